@@ -32,6 +32,10 @@ function answerOf(module, data) {
   if (!record || record.fingerprint !== data.model || !module.answers) return null;
   const tokenizer = tinylm.tokenizer(record.tokenizer), by = `view ${askers += 1}`, lead = /^\s*/.exec(data.text ?? "")[0];
   const toldBy = (words) => (stories && new tinylm.StoryReader(stories).told(words)) ?? [];
+  function exactBy(text) { // the exact probabilities after the beginning of a story
+    const words = tinylm.words(text), reader = stories && new tinylm.StoryReader(stories);
+    return reader && words.slice(Number(words[0] === "\n")).every((word) => reader.read(word)) ? reader.probs() : null;
+  }
   const isKnown = (text) => {
     try { tokenizer.encode(text); } catch { return false; }
     return true;
@@ -43,6 +47,7 @@ function answerOf(module, data) {
     data,
     tokenizer,
     toldBy,
+    exactBy,
     begun(typed) { // as typed_text in views/typed.py
       const text = typed.replace(/^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu, "");
       if (!text) throw new Error("the text is empty: type a text");

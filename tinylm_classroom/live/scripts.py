@@ -5,7 +5,7 @@ from pathlib import Path
 
 # The scripts in the order in which they are joined, and what each of them offers.
 LIVE_SCRIPTS = {
-    "engine": ("Model",),
+    "engine": ("Model", "unpackHalves"),
     "live": ("open", "serve"),
     "steps": (),
     "tokenizers": ("tokenizer", "words"),

@@ -1,0 +1,243 @@
+// What if: changes in a text and inside the model that read it, each listed and taken back with one click; before and after.
+
+const MOST_TOKENS = 32, BEST = 5, UNITS = 5; // as in what_if.py
+const PARTS = { attention: "attention", ffn: "feed-forward" };
+const KINDS = [["word", "a word"], ["look", "a look"], ["head", "a head"], ["part", "a part"], ["unit", "a unit"]];
+const HINTS = {
+  word: "Choose a word of the text, then another one for it.",
+  look: "The shade is the attention that the asking word gives. Choose a word to forbid this look; the others get its share.",
+  head: "As it is, silent (its mixture is 0), or its mean: at each position the same for every text.",
+  part: "A part that is stopped adds nothing to the stream.",
+  unit: "While a unit is active, it writes its column into the stream. Give it the output row of a word instead.",
+};
+const CARD = `
+.tinylm-view.what_if {
+  .bar { margin-bottom: 10px } .sub { margin-bottom: 10px }
+  .sentence { display: flex; flex-wrap: wrap; gap: 4px 3px; margin: 0 0 12px; font-size: 20px; align-items: start }
+  .sentence > * { display: grid; justify-items: center; padding: 3px 6px; border: 2px solid transparent; border-radius: 7px; background: none; color: inherit; font: inherit; line-height: 1.3 }
+  .sentence .shade { background: var(--shade); color: light-dark(${inkFrom("light")}, ${inkFrom("dark")}) }
+  .sentence button:hover { border-color: var(--line) } .sentence button[aria-pressed=true] { border-color: var(--focus) }
+  .sentence small, .panel small { font-size: var(--type-small); font-variant-numeric: tabular-nums } .sentence s { color: var(--quiet) }
+  .sentence .forbidden { background: repeating-linear-gradient(135deg, var(--line) 0 2px, var(--soft) 2px 7px) }
+  .panel { display: flex; flex-wrap: wrap; gap: 8px 18px; align-items: center; min-height: 46px; margin: 0 0 10px; font-size: var(--type-label) }
+  .panel p { flex: 1 1 100%; margin: 0; color: var(--quiet) } .panel table { border-spacing: 5px 4px; border-collapse: separate; margin: 0 } .panel th { font-weight: 400; color: var(--quiet); padding: 0 6px; white-space: nowrap }
+  .panel td { padding: 0 } .panel td button { width: 104px; padding: 3px 6px } .panel button { padding: 3px 14px } .panel select, .panel input { font: inherit; padding: 3px 8px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
+  .panel button:not([aria-pressed=true]) { background: none; color: var(--accent); border-color: var(--line) }
+  .changes { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center; margin: 0 0 10px; font-size: var(--type-label); min-height: 34px } .changes b { margin-right: 4px }
+  .changes button { padding: 3px 12px; border-radius: 20px; border-color: var(--line); background: none; color: var(--ink) } .changes button:hover { background: var(--soft) }
+  .next { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0 } .next th { font-weight: 400; text-align: left; padding: 3px 10px 3px 0; white-space: nowrap }
+  .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0; text-align: right; white-space: nowrap } .next td.bars { width: 62%; padding: 2px 12px }
+  .next i { position: relative; display: block; height: 11px; margin: 2px 0; border-radius: 3px } .next i > span { display: block; height: 100%; min-width: 2px; border-radius: 3px; background: var(--accent) }
+  .next i.before > span { background: none; border: 2px solid var(--quiet) } .next i > u { position: absolute; top: -2px; width: 3px; height: 15px; margin-left: -1px; background: var(--ink) }
+  .state { margin-top: 12px } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
+  @container (max-width: 600px) { .next td.bars { width: 40% } .panel td button { width: auto } }
+}`;
+
+const percent = (p) => (p === null ? "–" : `${fixed(100 * p, 1)} %`);
+// One example of each change, as in what_if.py.
+const EXAMPLES = { word: "word 5 Mia", silence: "silence 1 2", mean: "mean 1 2", forbid: "forbid 1 2 9 4", stop: "stop 1 ffn", write: "write 1 17 kite" };
+const isWhole = (text) => /^\d+$/.test(text);
+/** A change in its parts: what is done, where, and with what. */
+function fields(change) {
+  const [verb, ...rest] = change.split(/\s+/), example = EXAMPLES[verb]?.split(" ").slice(1);
+  if (!example) throw new Error(`a change begins with ${Object.keys(EXAMPLES).join(", ")}, not with ${verb}: write for example “${EXAMPLES.silence}”`);
+  if (rest.length !== example.length || example.some((shown, at) => isWhole(shown) && !isWhole(rest[at]))) throw new Error(`“${change}” cannot be read: write it like “${EXAMPLES[verb]}”`);
+  const n = example.filter(isWhole).length;
+  return { verb, at: rest.slice(0, n).map(Number), what: decodeURIComponent(rest[n] ?? "") };
+}
+const changesOf = (state) => state.split(";").map((each) => each.trim()).filter(Boolean);
+
+/** A change in words. */
+function told(change, { tokens, changed }) {
+  const { verb, at, what } = fields(change), head = `head ${at[1]} of layer ${at[0]}`;
+  return {
+    word: () => `${named(tokens[at[0]])} is now ${named(what)}`,
+    silence: () => `${head} is silent`,
+    mean: () => `${head} gives its mean`,
+    forbid: () => `in ${head} ${named(changed[at[2]])} may not look at ${named(changed[at[3]])}`,
+    stop: () => `the ${PARTS[what]} of block ${at[0]} is stopped`,
+    write: () => `unit ${at[1]} of block ${at[0]} writes ${named(what)}`,
+  }[verb]();
+}
+
+/** What became of the next word, in a sentence. */
+function says({ rows, state }) {
+  const largest = (value) => rows.reduce((best, row) => (value(row) > value(best) ? row : best));
+  const expected = largest((row) => row[1]), moved = largest((row) => Math.abs(row[2] - row[1])), first = largest((row) => row[2]);
+  if (!state) return `As it is, the model expects ${named(expected[0])}, with ${percent(expected[1])}. Change one thing.`;
+  const also = first === moved ? "" : ` It now expects ${named(first[0])} first, with **${percent(first[2])}**.`;
+  return `The probability of ${named(moved[0])} goes from **${percent(moved[1])}** to **${percent(moved[2])}**.${also}`;
+}
+
+/** The words before and after, each with two bars and the exact marks. */
+function table({ rows }) {
+  const bar = (kind, p, exact) => make("i", { class: kind, "aria-hidden": "true" }, make("span", { style: `width: ${100 * p}%` }),
+    ...(exact === null ? [] : [make("u", { style: `left: ${100 * exact}%` })]));
+  const row = ([word, before, after, exact, exactAfter]) => make("tr", {}, make("th", { scope: "row" }, word),
+    make("td", { class: "bars" }, bar("before", before, exact), bar("after", after, exactAfter)),
+    make("td", {}, percent(before)), make("td", {}, make("b", {}, percent(after))), make("td", { class: "exact" }, percent(exactAfter)));
+  const head = ["next word", "outlined: before, filled: after, line: exact", "before", "after", "exact"];
+  return make("table", { class: "next" }, make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, ...rows.map(row)));
+}
+
+/** What the model of a page answers where there is no kernel, as `_data` of what_if.py. */
+function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
+  const [L] = data.sizes;
+  function tokenLike(word, old) {
+    const spellings = old.startsWith(" ") ? [` ${word}`, word] : [word, ` ${word}`];
+    let problem = new Error(`${word} is not one token: give a word that is a single token`);
+    for (const spelling of spellings) {
+      try {
+        const found = tokenizer.encode(spelling);
+        if (found.length === 1) return found[0];
+      } catch (error) { problem = new Error(tokenizer.explain(error)); }
+    }
+    throw problem;
+  }
+  const within = (name, value, size) => { if (!(value < size)) throw new Error(`${name} ${value} is not one of the model's ${size}, which count from 0 to ${size - 1}`); };
+  function meanOf(layer, head) {
+    const { shape: [layers, heads, S, D], halves } = data.means, all = tinylm.unpackHalves(halves);
+    within("layer", layer, layers);
+    within("head", head, heads);
+    return Array.from({ length: S }, (_, at) => Array.from(all.subarray(((layer * heads + head) * S + at) * D, ((layer * heads + head) * S + at + 1) * D)));
+  }
+  const softmax = (logits) => {
+    const top = logits.reduce((a, b) => Math.max(a, b)), e = Array.from(logits, (x) => Math.exp(x - top)), sum = e.reduce((a, b) => a + b);
+    return e.map((x) => x / sum);
+  };
+  const best = (values, n) => [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, n), decode = (id) => tokenizer.decode([id]);
+
+  return async ({ text, state = "", look, unit_layer = L - 1 }) => {
+    const whole = text === undefined ? data.text : begun(text), given = ids(whole, 1, MOST_TOKENS), now = [...given];
+    const inside = { silence: [], means: [], forbid: [], stop: [], write: [] }, all = [...new Set(changesOf(state))];
+    for (const change of all) {
+      const { verb, at, what } = fields(change);
+      if (verb === "word") {
+        within("position", at[0], given.length);
+        now[at[0]] = tokenLike(what, decode(given[at[0]]));
+      } else if (verb === "mean") inside.means.push([...at, meanOf(...at)]);
+      else if (verb === "write") inside.write.push([...at, tokenLike(what, " ")]);
+      else inside[verb].push(verb === "stop" ? [...at, what] : at);
+    }
+    const [layer, head, row] = look ?? [L - 1, 0, given.length - 1], asking = Math.min(row, given.length - 1);
+    const before = softmax((await read(given, {})).logits), found = await read(now, { changes: inside, attention: true, steps: unit_layer });
+    const after = softmax(found.logits), exact = [given, now].map((each) => exactBy(tokenizer.decode(each))), gated = found.steps.gated.at(-1);
+    const shown = [...new Set([...best(before, BEST), ...best(after, BEST)])];
+    return {
+      text: whole,
+      state: all.join("; "),
+      tokens: given.map(readable),
+      changed: now.map(readable),
+      rows: shown.map((id) => [readable(id), before[id], after[id], ...exact.map((probs) => (probs ? probs.get(decode(id)) ?? 0 : null))]),
+      look: [layer, head, asking],
+      looks: Array.from(found.attention[layer][head][asking]),
+      unit_layer,
+      units: best(gated.map(Math.abs), UNITS).map((unit) => [unit, gated[unit]]),
+    };
+  };
+}
+
+export default {
+  answers,
+  initialize,
+  render({ model, el }) {
+    const first = model.get("data"), live = model.get("live"), [L, H, F] = first.sizes, send = asker({ model, el });
+    const state = { kind: "word", word: null, row: first.look[2], typed: null };
+    const data = () => model.get("data"), changes = () => changesOf(data().state);
+    const ask = (request) => send({ state: data().state, look: data().look, unit_layer: data().unit_layer, ...(state.typed === null ? {} : { text: state.typed }), ...request });
+    const put = (all) => ask({ state: all.join("; ") });
+    const without = (...starts) => changes().filter((change) => !starts.some((start) => `${change} `.startsWith(`${start} `)));
+    const has = (change) => changes().includes(change);
+    const toggle = (change) => put(has(change) ? without(change) : [...changes(), change]);
+
+    const sentence = make("div", { class: "sentence", role: "group", "aria-label": "the text" }), panel = make("div", { class: "panel" });
+    const list = make("div", { class: "changes" }), say = make("p", { class: "say", role: "status" }), bars = make("div"), problem = make("p", { role: "alert" });
+    const own = make("input", { type: "text", value: first.text.trim(), spellcheck: "false", autocomplete: "off" });
+    const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off", onchange: () => ask({ state: code.value }) });
+    const button = (key, text, isOn, onclick) => make("button", { type: "button", class: "plain", "data-key": key, "aria-pressed": String(isOn), onclick }, text);
+    const count = (name, n, chosen, choose) => segments(name, name, Array.from({ length: n }, (_, at) => [at, String(at)]), chosen, choose);
+    const grid = (columns, cell) => make("table", {}, make("tr", {}, make("td"), ...columns.map((name) => make("th", { scope: "col" }, name))),
+      ...Array.from({ length: L }, (_, layer) => make("tr", {}, make("th", { scope: "row" }, `block ${layer}`), ...columns.map((_, at) => make("td", {}, cell(layer, at))))));
+
+    const PANELS = {
+      word() {
+        const { tokens, changed, classes } = data(), at = state.word;
+        if (at === null) return [];
+        const among = Object.values(classes).find((each) => each.includes(tokens[at]));
+        const exchange = (word) => put([...without(`word ${at}`), ...(word === tokens[at] ? [] : [`word ${at} ${encodeURIComponent(word)}`])]);
+        if (among) return [make("label", {}, `${tokens[at]} becomes `, make("select", { "data-key": "becomes", onchange: (event) => exchange(event.target.value) },
+          ...among.map((word) => make("option", { value: word, selected: word === changed[at] }, word))))];
+        const field = make("input", { type: "text", value: changed[at], size: 14, "data-key": "becomes", spellcheck: "false" });
+        return [make("label", {}, `${tokens[at]} becomes `, field), button("exchange", "Exchange", false, () => exchange(field.value.trim()))];
+      },
+      look() {
+        const { look: [layer, head, row], changed } = data();
+        return [count("layer", L, layer, (n) => ask({ look: [n, head, row] })), count("head", H, head, (n) => ask({ look: [layer, n, row] })),
+          make("label", {}, "asking word ", make("select", { "data-key": "asks", onchange: (event) => { state.row = Number(event.target.value); ask({ look: [layer, head, state.row] }); } },
+            ...changed.map((word, at) => make("option", { value: at, selected: at === row }, `${at}: ${word}`))))];
+      },
+      head() {
+        const ways = ["as it is", "silent", ...(first.means ? ["its mean"] : [])];
+        return [grid(Array.from({ length: H }, (_, head) => `head ${head}`), (layer, head) => {
+          const named = ["", `silence ${layer} ${head}`, `mean ${layer} ${head}`], now = Math.max(0, named.findIndex((name) => name && has(name)));
+          const next = (now + 1) % ways.length;
+          return button(`head ${layer} ${head}`, ways[now], now > 0, () => put([...without(named[1], named[2]), ...(next ? [named[next]] : [])]));
+        })];
+      },
+      part: () => [grid(Object.values(PARTS), (layer, at) => {
+        const change = `stop ${layer} ${Object.keys(PARTS)[at]}`;
+        return button(change, has(change) ? "stopped" : "works", has(change), () => toggle(change));
+      })],
+      unit() {
+        const { unit_layer: layer, units, classes, tokens } = data(), id = `words of ${L} ${Math.random()}`;
+        const unit = make("input", { type: "number", min: 0, max: F - 1, value: state.unit ?? units[0][0], "data-key": "unit", oninput: () => { state.unit = unit.value; } });
+        const word = make("input", { type: "text", list: id, size: 12, value: state.writes ?? tokens.at(-1), "data-key": "writes", spellcheck: "false", oninput: () => { state.writes = word.value; } });
+        const write = () => put([...without(`write ${layer} ${unit.value}`), `write ${layer} ${Number(unit.value)} ${encodeURIComponent(word.value.trim())}`]);
+        return [count("block", L, layer, (n) => { delete state.unit; ask({ unit_layer: n }); }), make("label", {}, "unit ", unit), make("label", {}, "writes ", word), button("write", "Write", false, write),
+          make("datalist", { id }, ...Object.values(classes).flat().map((each) => make("option", { value: each }))),
+          make("span", {}, "strongest at the last word: ", ...units.flatMap(([at, value]) => [button(`unit ${at}`, `${at} (${fixed(value, 1)})`, false, () => { state.unit = at; draw(); }), " "]))];
+      },
+    };
+
+    function word(text, at) {
+      const { tokens, look: [layer, head, row], looks } = data(), isLook = state.kind === "look", old = tokens[at] === text ? [] : [make("s", {}, tokens[at])];
+      if (!live || (isLook && at > row)) return make("span", {}, ...old, text);
+      const change = `forbid ${layer} ${head} ${row} ${at}`, share = isLook ? [make("small", {}, has(change) ? "forbidden" : percent(looks[at]))] : [];
+      const press = () => { if (isLook) toggle(change); else { state.kind = "word"; state.word = at; draw(); } };
+      return make("button", { type: "button", "data-key": `word ${at}`, class: isLook ? (has(change) ? "forbidden" : "shade") : "", style: isLook ? `--a: ${looks[at].toFixed(3)}` : "",
+        "aria-pressed": String(isLook ? has(change) : state.word === at && state.kind === "word"), onclick: press }, make("span", {}, ...old, old.length ? " " : "", text), ...share);
+    }
+
+    function draw() {
+      const focused = el.contains(document.activeElement) ? document.activeElement.dataset.key : null, now = data(), all = changes();
+      problem.textContent = now.error ?? "";
+      sentence.replaceChildren(...now.changed.map(word), make("span", {}, make("b", {}, "?")));
+      if (live) panel.replaceChildren(make("p", {}, HINTS[state.kind]), ...PANELS[state.kind]());
+      const chip = (change) => make("button", { type: "button", disabled: !live, "data-key": `chip ${change}`, "aria-label": `take back: ${told(change, now).replaceAll("*", "")}`,
+        onclick: () => put(without(change)) }, ...prose(told(change, now)), live ? " ✕" : "");
+      list.replaceChildren(make("b", {}, all.length === 1 ? "1 change" : `${all.length || "no"} changes`), ...all.map(chip),
+        ...(live && all.length > 1 ? [button("none", "Take all back", false, () => put([]))] : []));
+      say.replaceChildren(...prose(says(now)));
+      bars.replaceChildren(table(now));
+      code.value = now.state;
+      if (focused) el.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    }
+
+    const kinds = segments("Change", "kind", KINDS, state.kind, (kind) => { state.kind = kind; draw(); });
+    const view = frame(el, "What if", make("style", {}, CARD), make("p", { class: "title" }, "What if?"),
+      make("p", { class: "sub" }, "Change one thing, and the model computes the next word anew."),
+      ...(live ? [make("fieldset", { class: "needs-kernel" }, make("label", { class: "field" }, "Your own text", own, make("button", { class: "plain" }, "Read")))] : []), sentence,
+      ...(live ? [make("fieldset", { class: "needs-kernel" }, make("div", { class: "bar" }, kinds), panel)] : []), list, say, bars,
+      ...(live ? [make("label", { class: "field state" }, "These changes as a text, to send or to paste", code)] : []), problem);
+    view.classList.add("what_if");
+    view.querySelector("form").addEventListener("submit", () => {
+      if (!live || document.activeElement === code) return;
+      Object.assign(state, { typed: own.value, word: null });
+      ask({ state: "", look: [data().look[0], data().look[1], MOST_TOKENS - 1] });
+    });
+    draw();
+    model.on("change:data", draw);
+    return () => model.off("change:data", draw);
+  },
+};
