@@ -109,7 +109,11 @@ def test_the_page_answers_as_the_kernel(open_exported, exported, ready):
     view = what_if(rounded, ready.tokenizer, STORY)
     data = what_if(ready.model, ready.tokenizer, STORY).data
     rng, T = random.Random(1), len(data["tokens"])
-    layer, head, unit = (lambda n: lambda: rng.randrange(n))(3), (lambda: rng.randrange(4)), (lambda: rng.randrange(320))
+    layer, head, unit = (
+        (lambda n: lambda: rng.randrange(n))(3),
+        (lambda: rng.randrange(4)),
+        (lambda: rng.randrange(320)),
+    )
     query = rng.randrange(1, T)
     kinds = [
         lambda: f"word 6 {rng.choice(data['classes']['name'])}", lambda: f"silence {layer()} {head()}",
@@ -117,7 +121,9 @@ def test_the_page_answers_as_the_kernel(open_exported, exported, ready):
         lambda: f"write {layer()} {unit()} {rng.choice(data['classes']['thing'])}",
     ]  # fmt: skip
     states = ["; ".join(kind() for kind in rng.sample(kinds, rng.randrange(4))) for _ in range(N_STATES)]
-    requests = [{"state": state, "look": [layer(), head(), rng.randrange(T)], "unit_layer": layer()} for state in states]
+    requests = [
+        {"state": state, "look": [layer(), head(), rng.randrange(T)], "unit_layer": layer()} for state in states
+    ]
     requests += [{"state": state} for state in ("silence 9 0", "word 6 xylophone", "silence 1", "word 99 Mia", "quiet")]
     requests += [{"state": "", "text": "One cloudy day, wise Omar"}, {"state": "", "text": ""}]
     page_answers = page.evaluate(ANSWERS, [views_script({"what_if"}), data, requests])

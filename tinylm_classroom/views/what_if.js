@@ -13,7 +13,7 @@ const HINTS = {
 const CARD = `
 .tinylm-view.what_if {
   .bar { margin-bottom: 10px } .sub { margin-bottom: 10px }
-  .sentence { display: flex; flex-wrap: wrap; gap: 4px 3px; margin: 0 0 12px; font-size: 20px; align-items: start }
+  .sentence { display: flex; flex-wrap: wrap; gap: 4px 3px; margin: 10px 0 12px; font-size: 20px; align-items: start }
   .sentence > * { display: grid; justify-items: center; padding: 3px 6px; border: 2px solid transparent; border-radius: 7px; background: none; color: inherit; font: inherit; line-height: 1.3 }
   .sentence .shade { background: var(--shade); color: light-dark(${inkFrom("light")}, ${inkFrom("dark")}) }
   .sentence button:hover { border-color: var(--line) } .sentence button[aria-pressed=true] { border-color: var(--focus) }
@@ -26,9 +26,9 @@ const CARD = `
   .changes { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center; margin: 0 0 10px; font-size: var(--type-label); min-height: 34px } .changes b { margin-right: 4px }
   .changes button { padding: 3px 12px; border-radius: 20px; border-color: var(--line); background: none; color: var(--ink) } .changes button:hover { background: var(--soft) }
   .next { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0 } .next th { font-weight: 400; text-align: left; padding: 3px 10px 3px 0; white-space: nowrap }
-  .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0; text-align: right; white-space: nowrap } .next td.bars { width: 62%; padding: 2px 12px }
-  .next i { position: relative; display: block; height: 11px; margin: 2px 0; border-radius: 3px } .next i > span { display: block; height: 100%; min-width: 2px; border-radius: 3px; background: var(--accent) }
-  .next i.before > span { background: none; border: 2px solid var(--quiet) } .next i > u { position: absolute; top: -2px; width: 3px; height: 15px; margin-left: -1px; background: var(--ink) }
+  .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0 2px 14px; text-align: right; white-space: nowrap } .next th:nth-child(n + 3) { text-align: right; padding: 0 0 0 14px } .next td.bars { width: 62%; padding: 2px 12px }
+  .next i { position: relative; display: block; height: 11px; margin: 2px 0; border-radius: 3px } .next i > span { display: block; height: 100%; border-radius: 3px; background: var(--accent) }
+  .next [hidden] { display: none !important } .next i.before > span { background: none; border: 2px solid var(--quiet) } .next i > u { position: absolute; top: -2px; width: 3px; height: 15px; margin-left: -1px; background: var(--ink) }
   .state { margin-top: 12px } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
   @container (max-width: 600px) { .next td.bars { width: 40% } .panel td button { width: auto } }
 }`;
@@ -65,13 +65,14 @@ function says({ rows, state }) {
   const largest = (value) => rows.reduce((best, row) => (value(row) > value(best) ? row : best));
   const expected = largest((row) => row[1]), moved = largest((row) => Math.abs(row[2] - row[1])), first = largest((row) => row[2]);
   if (!state) return `As it is, the model expects ${named(expected[0])}, with ${percent(expected[1])}. Change one thing.`;
+  if (percent(moved[1]) === percent(moved[2])) return `Nothing changes that one could see: the model still expects ${named(expected[0])}, with **${percent(expected[2])}**.`;
   const also = first === moved ? "" : ` It now expects ${named(first[0])} first, with **${percent(first[2])}**.`;
   return `The probability of ${named(moved[0])} goes from **${percent(moved[1])}** to **${percent(moved[2])}**.${also}`;
 }
 
 /** The words before and after, each with two bars and the exact marks. */
 function table({ rows }) {
-  const bar = (kind, p, exact) => make("i", { class: kind, "aria-hidden": "true" }, make("span", { style: `width: ${100 * p}%` }),
+  const bar = (kind, p, exact) => make("i", { class: kind, "aria-hidden": "true" }, make("span", { style: `width: ${100 * p}%`, hidden: p < 0.0005 }),
     ...(exact === null ? [] : [make("u", { style: `left: ${100 * exact}%` })]));
   const row = ([word, before, after, exact, exactAfter]) => make("tr", {}, make("th", { scope: "row" }, word),
     make("td", { class: "bars" }, bar("before", before, exact), bar("after", after, exactAfter)),
@@ -114,7 +115,7 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
     for (const change of all) {
       const { verb, at, what } = fields(change);
       if (verb === "word") {
-        within("position", at[0], given.length);
+        if (at[0] >= given.length) throw new Error(`position ${at[0]} is not one of the text's ${given.length}, which count from 0`);
         now[at[0]] = tokenLike(what, decode(given[at[0]]));
       } else if (verb === "mean") inside.means.push([...at, meanOf(...at)]);
       else if (verb === "write") inside.write.push([...at, tokenLike(what, " ")]);
@@ -154,7 +155,7 @@ export default {
     const sentence = make("div", { class: "sentence", role: "group", "aria-label": "the text" }), panel = make("div", { class: "panel" });
     const list = make("div", { class: "changes" }), say = make("p", { class: "say", role: "status" }), bars = make("div"), problem = make("p", { role: "alert" });
     const own = make("input", { type: "text", value: first.text.trim(), spellcheck: "false", autocomplete: "off" });
-    const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off", onchange: () => ask({ state: code.value }) });
+    const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off" });
     const button = (key, text, isOn, onclick) => make("button", { type: "button", class: "plain", "data-key": key, "aria-pressed": String(isOn), onclick }, text);
     const count = (name, n, chosen, choose) => segments(name, name, Array.from({ length: n }, (_, at) => [at, String(at)]), chosen, choose);
     const grid = (columns, cell) => make("table", {}, make("tr", {}, make("td"), ...columns.map((name) => make("th", { scope: "col" }, name))),
@@ -232,7 +233,8 @@ export default {
       ...(live ? [make("label", { class: "field state" }, "These changes as a text, to send or to paste", code)] : []), problem);
     view.classList.add("what_if");
     view.querySelector("form").addEventListener("submit", () => {
-      if (!live || document.activeElement === code) return;
+      if (!live) return;
+      if (document.activeElement === code) return void ask({ state: code.value }); // elsewhere Enter reads the text
       Object.assign(state, { typed: own.value, word: null });
       ask({ state: "", look: [data().look[0], data().look[1], MOST_TOKENS - 1] });
     });

@@ -60,7 +60,9 @@ class Change(NamedTuple):
     what: str = ""
 
     def __str__(self) -> str:
-        return " ".join([self.verb, *map(str, self.at), *filter(None, [quote(self.what, safe="!'()*")])])
+        return " ".join(
+            [self.verb, *map(str, self.at), *filter(None, [quote(self.what, safe="!'()*")])]
+        )
 
 
 def what_if(
@@ -148,7 +150,11 @@ def exchanged(ids: Tensor, changes: Iterable[Change], tokenizer: Any) -> Tensor:
     ids = ids.clone()
     for change in changes:
         if change.verb == "word":
-            check_index("position", change.at[0], len(ids))
+            if change.at[0] >= len(ids):
+                raise ValueError(
+                    f"position {change.at[0]} is not one of the text's {len(ids)}, which count "
+                    "from 0"
+                )
             old = tokenizer.decode([int(ids[change.at[0]])])
             ids[change.at[0]] = token_like(tokenizer, change.what, old)
     return ids
@@ -314,10 +320,13 @@ def _says(data: Mapping[str, Any]) -> str:
         return f"As it is, the model expects {named(before[0])}, with {_percent(before[1])}."
     moved = max(rows, key=lambda row: abs(row[2] - row[1]))
     first = max(rows, key=lambda row: row[2])
+    doings = "; ".join(_named(change, data) for change in read_state(data["state"]))
+    if _percent(moved[1]) == _percent(moved[2]):
+        stays = f"the model still expects {named(before[0])}, with {_percent(before[2])}"
+        return f"{doings}: nothing changes that one could see, {stays}."
     also = ""
     if first is not moved:
         also = f" It now expects {named(first[0])} first, with {_percent(first[2])}."
-    doings = "; ".join(_named(change, data) for change in read_state(data["state"]))
     return (
         f"{doings}: the probability of {named(moved[0])} goes from {_percent(moved[1])} to "
         f"{_percent(moved[2])}.{also}"
@@ -354,7 +363,9 @@ def _draw(data: Mapping[str, Any]) -> Figure:
                 if p is not None:
                     ax.vlines(p, place - 0.2, place + 0.2, color=INK, lw=2.5)
         ax.set_yticks(range(len(rows)), [row[0] for row in rows])
-        ax.set(title="Before (outlined) and after (filled)", xlabel="probability", ylabel="next word")
+        ax.set(
+            title="Before (outlined) and after (filled)", xlabel="probability", ylabel="next word"
+        )
         ax.set_xlim(0, 1.02)
         ax.grid(axis="x", color=LINE)
     return figure

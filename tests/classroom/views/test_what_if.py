@@ -56,7 +56,7 @@ def test_a_silent_head_is_one_whose_columns_of_the_output_projection_are_zero(vi
 
 
 def test_an_exchanged_word_is_another_text_with_its_own_exact_probabilities(view):
-    data = ask(view, state="word 6 Mia; word 10 She")
+    data = ask(view, state="word 6 Mia; word 11 She")
     other = STORY.replace("Carlos", "Mia").replace(" He ", " She ")
     assert data["changed"][6] == "Mia" and data["tokens"][6] == "Carlos"
     assert_rows(data["rows"], next_probs(shipped().model, STORY), next_probs(shipped().model, other))
@@ -68,7 +68,7 @@ def test_an_exchanged_word_is_another_text_with_its_own_exact_probabilities(view
 
 
 def test_where_no_story_begins_so_nothing_is_exact(view):
-    data = ask(view, state="word 10 She")
+    data = ask(view, state="word 11 She")
     assert [row[3] is None for row in data["rows"]] == [False] * len(data["rows"])
     assert [row[4] for row in data["rows"]] == [None] * len(data["rows"])
 
@@ -134,7 +134,7 @@ def test_a_text_says_each_change_and_is_read_back():
         ("silence 1 ²", "write it like 'silence 1 2'"),
         ("silence 9 0", "9"),
         ("mean 0 7", "head 7 is not one of the model's 4"),
-        ("word 99 Mia", "position 99 is not one of the model's 14"),
+        ("word 99 Mia", "position 99 is not one of the text's 15"),
         ("word 5 xylophone", "xylophone"),
         ("stop 0 norm", "norm"),
         ("forbid 0 0 3 5", "5"),
