@@ -719,6 +719,15 @@ figures.display(
 # %% [markdown] slide="say"
 # So there seem to be two steps: in layer 1 each thing takes up its colour, and in layer 2 the last word finds the thing with this colour.
 
+# %% [markdown] slide="skip"
+# Take a step away. Below, in head 0 of layer 2, the last word may not look at *fan*. Then take this back, and forbid the first step: layer 1, head 0, asking word *fan*, forbidden *pink*.
+
+# %% slide="skip"
+from tinylm_classroom import what_if
+
+# %% slide="skip"
+what_if(model, tokenizer, "\n" + text, "forbid 2 0 16 5")
+
 # %% [markdown] slide="subslide"
 # ### Forbid a look
 # Does the model need these looks? We forbid them, one at a time, in a copy of the model, and count how many guesses are still right. To be sure that it is not about *fan* and *pink*, we take four sets of words, in all orders of names, things and colours.

@@ -640,6 +640,15 @@ assert chances["heads 1 and 3"][1] < 0.35 < 0.5 < chances["head 2"][1]
 # %% [markdown]
 # Without head 0, *pink* loses nearly all of its probability. Without heads 1 and 3, *gray* loses half of it, and without head 2 little changes. [[two-at-once]] So for this word the model needs different heads.
 
+# %% [markdown] slide="skip"
+# Try it: here heads 1 and 3 are silent. Which one matters more? A click on a change takes it back.
+
+# %% slide="skip"
+from tinylm_classroom import what_if
+
+# %% slide="skip"
+what_if(model, tokenizer, two_things, "silence 1 1; silence 1 3")
+
 # %% [markdown] slide="subslide"
 # Now remove any head, and read the whole story of section 1 again. Each word is shaded by its loss.
 

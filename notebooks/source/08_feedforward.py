@@ -95,6 +95,15 @@ assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kin
 # %% [markdown]
 # (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too. There are few such colours, so their fraction scatters: lesson 00 found more of them right.) Without attention everything fails, because nothing is fetched. Without feed-forwards most names, places, objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
 
+# %% [markdown] slide="skip"
+# In the first sentence of this lesson, which of the three feed-forwards turns *Amara* into *She*? All three are stopped here. Take the changes back one by one.
+
+# %% slide="skip"
+from tinylm_classroom import what_if
+
+# %% slide="skip"
+what_if(model, tokenizer, "\nOne cold morning, friendly Amara came to Foxhollow.", "stop 0 ffn; stop 1 ffn; stop 2 ffn")
+
 # %% [markdown] slide="subslide"
 # What exactly is lost with the pronouns? We look at the beginnings of the stories, where *He* or *She* comes next.
 

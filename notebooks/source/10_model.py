@@ -368,7 +368,16 @@ from tinylm_lib.storyworld import CLASSES
 residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
 
 # %% [markdown] slide="subslide"
-# After blocks 0 and 1 it reads *He*, and after block 2 *She*. Did the model take Mia for a boy at first? If so, other names must give other readings. StoryWorld has 40 names, and the first 20 take *She*.
+# After blocks 0 and 1 it reads *He*, and after block 2 *She*. Did the model take Mia for a boy at first? The name is what decides in the end:
+
+# %% slide="skip"
+from tinylm_classroom import what_if
+
+# %%
+what_if(model, tokenizer, "\nOne sunny day, brave Mia had a red kite.", "word 6 Omar")
+
+# %% [markdown] slide="skip"
+# If it was taken for a boy's before, other names must give other readings there. StoryWorld has 40 names, and the first 20 take *She*.
 
 # %% slide="skip"
 names = CLASSES["name"]

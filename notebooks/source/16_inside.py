@@ -631,6 +631,15 @@ pink_book = "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pin
 # %% slide="skip"
 patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
 
+# %% [markdown] slide="skip"
+# Now without the other text: find one single look whose removal makes the model say *book*. (Choose *a look*; the fan is at position 5.)
+
+# %% slide="skip"
+from tinylm_classroom import what_if
+
+# %% slide="skip"
+what_if(model, tokenizer, pink_fan)
+
 # %% [markdown] tags=["note"]
 # **Say.** The upper map needs a reader, and a reader has to learn. It is called a probe, and it is one neuron. Then the most important question about any probe: does the model know it, or has the probe learned it?
 #

@@ -117,7 +117,7 @@ def test_the_page_answers_as_the_kernel(open_exported, exported, ready):
     query = rng.randrange(1, T)
     kinds = [
         lambda: f"word 6 {rng.choice(data['classes']['name'])}", lambda: f"silence {layer()} {head()}",
-        lambda: f"forbid {layer()} {head()} {query} {rng.randrange(query)}", lambda: f"stop {layer()} {rng.choice(['ffn', 'attention'])}",
+        lambda: f"forbid {layer()} {head()} {query} {rng.randrange(query)}", lambda: f"stop {layer()} ffn",
         lambda: f"write {layer()} {unit()} {rng.choice(data['classes']['thing'])}",
     ]  # fmt: skip
     states = ["; ".join(kind() for kind in rng.sample(kinds, rng.randrange(4))) for _ in range(N_STATES)]

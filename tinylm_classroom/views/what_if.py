@@ -73,7 +73,7 @@ def what_if(
     *,
     texts: Sequence[str] | None = None,
 ) -> View:
-    """The probabilities of the next word after a text, before and after changes that a reader makes.
+    """The probabilities of the next word after a text, before and after a reader's changes.
 
     A word is exchanged, a head silenced or given its mean at each position, a look forbidden, a
     part of a block stopped, or what a unit writes replaced by the output row of a word.
