@@ -227,7 +227,7 @@ export default {
 
     const kinds = segments("Change", "kind", KINDS, state.kind, (kind) => { state.kind = kind; draw(); });
     const view = frame(el, "What if", make("style", {}, CARD), make("p", { class: "title" }, "What if?"),
-      make("p", { class: "sub" }, "Change one thing, and the model computes the next word anew."),
+      make("p", { class: "sub" }, "Change one thing, and the model computes the next word again."),
       ...(live ? [make("fieldset", { class: "needs-kernel" }, make("label", { class: "field" }, "Your own text", own, make("button", { class: "plain" }, "Read")))] : []), sentence,
       ...(live ? [make("fieldset", { class: "needs-kernel" }, make("div", { class: "bar" }, kinds), panel)] : []), list, say, bars,
       ...(live ? [make("label", { class: "field state" }, "These changes as a text, to send or to paste", code)] : []), problem);
