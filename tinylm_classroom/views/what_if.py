@@ -161,7 +161,7 @@ def exchanged(ids: Tensor, changes: Iterable[Change], tokenizer: Any) -> Tensor:
 
 
 def token_like(tokenizer: Any, word: str, old: str) -> int:
-    """The id of a word that stands in place of `old`: with a blank before it where that has one.
+    """The id of a word instead of `old`: with a blank before it where that has one.
 
     Raises: ValueError for a word that the tokenizer does not know, or not as one token.
     """

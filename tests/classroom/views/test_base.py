@@ -23,6 +23,7 @@ from tinylm_classroom.views.sampling import sampling_view
 from tinylm_classroom.views.shape_flow import shape_flow
 from tinylm_classroom.views.softmax import softmax_view
 from tinylm_classroom.views.token import token_view
+from tinylm_classroom.views.what_if import what_if
 from tinylm_lib import TransformerLM, preset
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
@@ -35,6 +36,7 @@ VIEWS = {
     "cache": lambda model, words: cache_view(preset("gpt2", "small"), ByteTokenizer(), "a" * 16),
     "memory": lambda model, words: memory_view(),
     "patch": lambda model, words: patch_view(model, words, SWAPPED[0], SWAPPED[1], ("fan", "book")),
+    "what_if": lambda model, words: what_if(model, words, LOOKED_UP, "silence 2 0"),
     "predict": lambda model, words: predict("Is it <b>?", key=lambda: 2, number="a", within=0, because="It is."),
     "residual": lambda model, words: residual_view(model, words, f"{STORY} had a"),
     "rope": lambda model, words: rope_view(model, words, " Carlos thanked Jamal.", 2, 2, part="bank"),
