@@ -88,7 +88,7 @@ def test_in_jupyterlab_each_change_is_made_and_taken_back(run_sample, ready):
     page.locator(VIEW).wait_for()
     move(page, ready)
     enter(page.get_by_label("Your own text"), "One cloudy day, wise Omar")
-    expect(page.locator(f"{VIEW} .sentence > *")).to_have_count(9)
+    expect(page.locator(f"{VIEW} .sentence > *")).to_have_count(8)
     run_sample.screenshots("what-if-lab")
     assert findings(page, VIEW) == []
 
@@ -136,7 +136,7 @@ def test_the_page_answers_as_the_kernel(open_exported, exported, ready):
             assert seen[name] == kernel[name], (request, name)
         assert seen["looks"] == pytest.approx(kernel["looks"], abs=1e-4)
         rows = {row[0]: row[1:] for row in kernel["rows"]}
-        common = [row for row in seen["rows"] if row[0] in rows]  # the fifth and sixth may be equally likely
+        common = [row for row in seen["rows"] if row[0] in rows]  # the fifth and sixth may be alike, or just as rare
         assert len(common) >= len(rows) - 1
         for word, *probs in common:
             assert probs == pytest.approx(rows[word], abs=1e-4), (request, word)

@@ -1,8 +1,9 @@
 // What if: changes in a text and inside the model that read it, each listed and taken back with one click; before and after.
 
-const MOST_TOKENS = 32, BEST = 5, UNITS = 5; // as in what_if.py
+const MOST_TOKENS = 32, BEST = 5, LEAST = 0.0005, UNITS = 5; // as in what_if.py
 const PARTS = { attention: "attention", ffn: "feed-forward" };
 const KINDS = [["word", "a word"], ["look", "a look"], ["head", "a head"], ["part", "a part"], ["unit", "a unit"]];
+const OPENS = { silence: "head", mean: "head", forbid: "look", stop: "part", write: "unit" }; // where each change is made
 const HINTS = {
   word: "Choose a word of the text, then another one for it.",
   look: "The shade is the attention that the asking word gives. Choose a word to forbid this look; the others get its share.",
@@ -30,7 +31,12 @@ const CARD = `
   .next i { position: relative; display: block; height: 11px; margin: 2px 0; border-radius: 3px } .next i > span { display: block; height: 100%; border-radius: 3px; background: var(--accent) }
   .next [hidden] { display: none !important } .next i.before > span { background: none; border: 2px solid var(--quiet) } .next i > u { position: absolute; top: -2px; width: 3px; height: 15px; margin-left: -1px; background: var(--ink) }
   .state { margin-top: 12px } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
-  @container (max-width: 600px) { .next td.bars { width: 40% } .panel td button { width: auto } }
+  .next thead td { text-align: left; font-size: var(--type-label) } [role=alert]:empty { min-height: 0 }
+  @container (max-width: 600px) {
+    .next { table-layout: fixed; font-size: var(--type-small) } .next th { overflow: hidden; text-overflow: ellipsis } .next th:first-child { width: 22% } .next td.bars { width: 30%; padding: 2px 6px }
+    .next td, .next th:nth-child(n + 3) { padding-left: 4px } .next thead *, .next .exact { font-size: inherit; white-space: normal }
+    .panel table { border-spacing: 2px } .panel td button { width: auto; padding: 3px 5px; font-size: var(--type-small) } .panel th { padding: 0 2px; font-size: var(--type-small) } .field input { flex-basis: 160px; min-width: 0 }
+  }
 }`;
 
 const percent = (p) => (p === null ? "–" : `${fixed(100 * p, 1)} %`);
@@ -77,8 +83,8 @@ function table({ rows }) {
   const row = ([word, before, after, exact, exactAfter]) => make("tr", {}, make("th", { scope: "row" }, word),
     make("td", { class: "bars" }, bar("before", before, exact), bar("after", after, exactAfter)),
     make("td", {}, percent(before)), make("td", {}, make("b", {}, percent(after))), make("td", { class: "exact" }, percent(exactAfter)));
-  const head = ["next word", "outlined: before, filled: after, line: exact", "before", "after", "exact"];
-  return make("table", { class: "next" }, make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+  const head = (text) => (text ? make("th", { scope: "col" }, text) : make("td", { class: "quiet bars" }, "outlined: before, filled: after, line: exact"));
+  return make("table", { class: "next" }, make("thead", {}, make("tr", {}, ...["next word", "", "before", "after", "exact"].map(head))),
     make("tbody", {}, ...rows.map(row)));
 }
 
@@ -121,10 +127,10 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
       else if (verb === "write") inside.write.push([...at, tokenLike(what, " ")]);
       else inside[verb].push(verb === "stop" ? [...at, what] : at);
     }
-    const [layer, head, row] = look ?? [L - 1, 0, given.length - 1], asking = Math.min(row, given.length - 1);
+    const [layer, head, row] = look ?? inside.forbid[0] ?? [L - 1, 0, given.length - 1], asking = Math.min(row, given.length - 1);
     const before = softmax((await read(given, {})).logits), found = await read(now, { changes: inside, attention: true, steps: unit_layer });
     const after = softmax(found.logits), exact = [given, now].map((each) => exactBy(tokenizer.decode(each))), gated = found.steps.gated.at(-1);
-    const shown = [...new Set([...best(before, BEST), ...best(after, BEST)])];
+    const shown = [...new Set([...best(before, BEST), ...best(after, BEST)])].filter((id) => Math.max(before[id], after[id]) >= LEAST);
     return {
       text: whole,
       state: all.join("; "),
@@ -144,7 +150,7 @@ export default {
   initialize,
   render({ model, el }) {
     const first = model.get("data"), live = model.get("live"), [L, H, F] = first.sizes, send = asker({ model, el });
-    const state = { kind: "word", word: null, row: first.look[2], typed: null };
+    const state = { kind: OPENS[changesOf(first.state)[0]?.split(" ")[0]] ?? "word", word: null, row: first.look[2], typed: null };
     const data = () => model.get("data"), changes = () => changesOf(data().state);
     const ask = (request) => send({ state: data().state, look: data().look, unit_layer: data().unit_layer, ...(state.typed === null ? {} : { text: state.typed }), ...request });
     const put = (all) => ask({ state: all.join("; ") });

@@ -37,6 +37,7 @@ from .typed import typed_text
 
 _MOST_TOKENS = 32
 _BEST = 5  # most likely words before, and as many after
+_LEAST = 0.0005  # what is less likely before and after is not shown
 _UNITS = 5  # the strongest ones that are offered
 _N_STORIES = 64  # over which a head's mean is taken
 _SEED = 0
@@ -226,10 +227,11 @@ def _data(
     new = exchanged(ids, changes, tokenizer)
     config = model.config
     unit_layer = request.get("unit_layer", config.n_layers - 1)
-    layer, head, row = request.get("look", (config.n_layers - 1, 0, T - 1))
+    inside = arguments(changes, tokenizer, means)
+    first_look = [*inside["forbid"], (config.n_layers - 1, 0, T - 1)][0][:3]
+    layer, head, row = request.get("look", first_look)
     row = min(row, T - 1)
     before = softmax(capture_ids(model, ids).logits[0, -1].double(), dim=-1)
-    inside = arguments(changes, tokenizer, means)
     with intervene(model, **inside):
         caught = capture_ids(model, new)
     after = softmax(caught.logits[0, -1].double(), dim=-1)
@@ -241,6 +243,8 @@ def _data(
     exact = [_exact(tokenizer.decode(each.tolist())) for each in (ids, new)]
     rows = []
     for token in shown:
+        if max(before[token], after[token]) < _LEAST:
+            continue
         word = tokenizer.decode([token])
         exacts = [None if probs is None else probs.get(word, 0.0) for probs in exact]
         rows.append([readable(word), *map(few_digits, (before[token], after[token])), *exacts])
