@@ -33,8 +33,8 @@ const CARD = `
   .state { margin-top: 12px } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
   .next thead td { text-align: left; font-size: var(--type-label) } [role=alert]:empty { min-height: 0 }
   @container (max-width: 600px) {
-    .next { table-layout: fixed; font-size: var(--type-small) } .next th { overflow: hidden; text-overflow: ellipsis } .next th:first-child { width: 22% } .next td.bars { width: 30%; padding: 2px 6px }
-    .next td, .next th:nth-child(n + 3) { padding-left: 4px } .next thead *, .next .exact { font-size: inherit; white-space: normal }
+    .next { table-layout: fixed; font-size: var(--type-small) } .next th { overflow: hidden; text-overflow: ellipsis } .next th:first-child { width: 22% } .next td.bars { width: 24%; padding: 2px 4px }
+    .next td, .next th:nth-child(n + 3) { padding-left: 4px } .next thead *, .next .exact { font-size: inherit } .next thead th:first-child { white-space: normal } .next thead td { visibility: hidden; white-space: normal; line-height: 0 }
     .panel table { border-spacing: 2px } .panel td button { width: auto; padding: 3px 5px; font-size: var(--type-small) } .panel th { padding: 0 2px; font-size: var(--type-small) } .field input { flex-basis: 160px; min-width: 0 }
   }
 }`;
@@ -83,7 +83,7 @@ function table({ rows }) {
   const row = ([word, before, after, exact, exactAfter]) => make("tr", {}, make("th", { scope: "row" }, word),
     make("td", { class: "bars" }, bar("before", before, exact), bar("after", after, exactAfter)),
     make("td", {}, percent(before)), make("td", {}, make("b", {}, percent(after))), make("td", { class: "exact" }, percent(exactAfter)));
-  const head = (text) => (text ? make("th", { scope: "col" }, text) : make("td", { class: "quiet bars" }, "outlined: before, filled: after, line: exact"));
+  const head = (text) => (text ? make("th", { scope: "col" }, text) : make("td", { class: "quiet bars" }, "outlined before, filled after, line exact"));
   return make("table", { class: "next" }, make("thead", {}, make("tr", {}, ...["next word", "", "before", "after", "exact"].map(head))),
     make("tbody", {}, ...rows.map(row)));
 }
@@ -162,7 +162,7 @@ export default {
     const list = make("div", { class: "changes" }), say = make("p", { class: "say", role: "status" }), bars = make("div"), problem = make("p", { role: "alert" });
     const own = make("input", { type: "text", value: first.text.trim(), spellcheck: "false", autocomplete: "off" });
     const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off" });
-    const button = (key, text, isOn, onclick) => make("button", { type: "button", class: "plain", "data-key": key, "aria-pressed": String(isOn), onclick }, text);
+    const button = (key, text, isOn, onclick) => make("button", { type: "button", "data-key": key, "aria-pressed": isOn !== null && String(isOn), onclick }, text);
     const count = (name, n, chosen, choose) => segments(name, name, Array.from({ length: n }, (_, at) => [at, String(at)]), chosen, choose);
     const grid = (columns, cell) => make("table", {}, make("tr", {}, make("td"), ...columns.map((name) => make("th", { scope: "col" }, name))),
       ...Array.from({ length: L }, (_, layer) => make("tr", {}, make("th", { scope: "row" }, `block ${layer}`), ...columns.map((_, at) => make("td", {}, cell(layer, at))))));
@@ -176,7 +176,7 @@ export default {
         if (among) return [make("label", {}, `${tokens[at]} becomes `, make("select", { "data-key": "becomes", onchange: (event) => exchange(event.target.value) },
           ...among.map((word) => make("option", { value: word, selected: word === changed[at] }, word))))];
         const field = make("input", { type: "text", value: changed[at], size: 14, "data-key": "becomes", spellcheck: "false" });
-        return [make("label", {}, `${tokens[at]} becomes `, field), button("exchange", "Exchange", false, () => exchange(field.value.trim()))];
+        return [make("label", {}, `${tokens[at]} becomes `, field), button("exchange", "Exchange", null, () => exchange(field.value.trim()))];
       },
       look() {
         const { look: [layer, head, row], changed } = data();
@@ -201,9 +201,9 @@ export default {
         const unit = make("input", { type: "number", min: 0, max: F - 1, value: state.unit ?? units[0][0], "data-key": "unit", oninput: () => { state.unit = unit.value; } });
         const word = make("input", { type: "text", list: id, size: 12, value: state.writes ?? tokens.at(-1), "data-key": "writes", spellcheck: "false", oninput: () => { state.writes = word.value; } });
         const write = () => put([...without(`write ${layer} ${unit.value}`), `write ${layer} ${Number(unit.value)} ${encodeURIComponent(word.value.trim())}`]);
-        return [count("block", L, layer, (n) => { delete state.unit; ask({ unit_layer: n }); }), make("label", {}, "unit ", unit), make("label", {}, "writes ", word), button("write", "Write", false, write),
+        return [count("block", L, layer, (n) => { delete state.unit; ask({ unit_layer: n }); }), make("label", {}, "unit ", unit), make("label", {}, "writes ", word), button("write", "Write", null, write),
           make("datalist", { id }, ...Object.values(classes).flat().map((each) => make("option", { value: each }))),
-          make("span", {}, "strongest at the last word: ", ...units.flatMap(([at, value]) => [button(`unit ${at}`, `${at} (${fixed(value, 1)})`, false, () => { state.unit = at; draw(); }), " "]))];
+          make("span", {}, "strongest at the last word: ", ...units.flatMap(([at, value]) => [button(`unit ${at}`, `${at} (${fixed(value, 1)})`, null, () => { state.unit = at; draw(); }), " "]))];
       },
     };
 
@@ -224,7 +224,7 @@ export default {
       const chip = (change) => make("button", { type: "button", disabled: !live, "data-key": `chip ${change}`, "aria-label": `take back: ${told(change, now).replaceAll("*", "")}`,
         onclick: () => put(without(change)) }, ...prose(told(change, now)), live ? " ✕" : "");
       list.replaceChildren(make("b", {}, all.length === 1 ? "1 change" : `${all.length || "no"} changes`), ...all.map(chip),
-        ...(live && all.length > 1 ? [button("none", "Take all back", false, () => put([]))] : []));
+        ...(live && all.length > 1 ? [button("none", "Take all back", null, () => put([]))] : []));
       say.replaceChildren(...prose(says(now)));
       bars.replaceChildren(table(now));
       code.value = now.state;
