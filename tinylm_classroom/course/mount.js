@@ -1,6 +1,7 @@
 /** Draws a view with the module that draws it in JupyterLab, where its picture was. */
 function drawView(place) {
   const module = views[place.dataset.view], data = JSON.parse(place.querySelector("script").textContent), listeners = new Set();
+  if (module.needsModel && globalThis.tinylmModel?.record.fingerprint !== data.model) return; // its picture stays
   const answer = answerOf(module, data), state = { data, live: Boolean(answer) };
   const model = {
     get: (name) => state[name],

@@ -16,11 +16,14 @@ from torch import Tensor
 from traitlets import Bool, Dict
 
 from tinylm_lib.model import TransformerLM
+from tinylm_lib.pretrained import load_pretrained
 
 from ..display.figures import SHARPNESS, framed
 from ..display.picture import WithPicture
 from ..display.theme import css
 from ..live.record import live_record
+from ..live.scripts import engine_script
+from ..live.stories import stories_record
 from ..shapes.capture import Captured, capture
 from .typed import for_readers
 
@@ -29,11 +32,14 @@ MIME = "application/vnd.tinylm.view+json"
 SHARED = "shared"
 LIVE = SCRIPTS.parent / "live"
 # a script that a module begins with, because others do, too
-SHARED_WITH = {"training": "run", "rewards": "run"}
+SHARED_WITH = {"training": "run", "rewards": "run", "watch": "record", "what_if": "record"}
 # what a module takes from the script of the same name there
 FROM_LIVE = {"sampling": "nextTokenProbs"}
+# modules that compute with the model itself, in the browser; without it their picture stays
+WITH_ENGINE = [module for module, part in SHARED_WITH.items() if part == "record"]
+WANTS_RECORD = {"wants": "record"}  # the message by which `recordOf` of record.js asks a kernel
 # whole lines; a notebook stores the other ones
-COMMENTS = re.compile(r"^ *(?://|/\*\*|\*[ /]).*\n", re.MULTILINE)
+COMMENTS = re.compile(r"^ *(?://|/\*\*|\*(?=[ /\n])).*\n", re.MULTILINE)
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -48,6 +54,8 @@ class View(WithPicture, anywidget.AnyWidget):
     data: what JSON can hold, numbers rounded; with it alone an exported page draws the same.
     answer: where a kernel adds something, what it answers to a request of the module: the entries
     of data that change.
+    record: for a module that computes with the model itself, what `recordOf` gives it where no page
+    has the model; see `computable`. It is sent when the module asks, and never stored.
     """
 
     data = Dict().tag(sync=True)
@@ -61,18 +69,25 @@ class View(WithPicture, anywidget.AnyWidget):
         html: str,
         text: str,
         answer: Answer | None = None,
+        record: Callable[[], dict[str, Any]] | None = None,
     ):
         self.module = module
         self.html = html
         self.text = text
         self.answer = answer
+        self.record = record
         super().__init__(
             _esm=f"{source(SHARED)}\n{source(module)}", data=data, live=answer is not None
         )
-        if answer is not None:
+        if answer is not None or record is not None:
             self.on_msg(View._hear)
 
     def _hear(self, request: dict[str, Any], buffers: Any) -> None:
+        if request == WANTS_RECORD and self.record is not None:
+            self.send({**self.record(), "engine": engine_script()})
+            return
+        if self.answer is None:
+            return
         try:
             self.data = {**self.data, **self.answer(request), "error": ""}
         except (ValueError, TypeError) as e:
@@ -102,11 +117,12 @@ def pictured(
     caption: str,
     numbers: str,
     answer: Answer | None = None,
+    record: Callable[[], dict[str, Any]] | None = None,
     sharpness: float = SHARPNESS,
 ) -> View:
     """A view with a figure to show without scripts. numbers: the tables of the figure, as HTML."""
     html = framed(figure, alt, caption, numbers, flat=True, sharpness=sharpness)
-    return View(module, data, html=html, text=text, answer=answer)
+    return View(module, data, html=html, text=text, answer=answer, record=record)
 
 
 def source(module: str) -> str:
@@ -144,6 +160,17 @@ def page_model(model: TransformerLM, tokenizer: Any) -> dict[str, str]:
         return {"model": live_record(model, tokenizer)["fingerprint"]}
     except (TypeError, ValueError):
         return {}
+
+
+def computable(model: TransformerLM, tokenizer: Any) -> dict[str, Any]:
+    """What a browser computes with: the `record` of live_record and, where the tokens are
+    StoryWorld's words, its exact probabilities as `stories`, otherwise None.
+
+    Raises: as `live_record`, for a model or a tokenizer that a page cannot compute with.
+    """
+    record = live_record(model, tokenizer)
+    is_story = tokenizer.to_dict() == load_pretrained("storyworld").tokenizer.to_dict()
+    return {"record": record, "stories": stories_record() if is_story else None}
 
 
 def few_digits(values: Any) -> Any:

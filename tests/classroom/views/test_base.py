@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from support.models import scrambled, tiny
 from support.views import WIDGET, Numbers, ask, shipped, stored, unpacked
 
 from tinylm_classroom.display.cards import number_table
@@ -142,3 +143,18 @@ def test_a_kernel_answers_a_request_with_data_or_with_what_is_wrong():
 def test_no_text_ends_the_script_that_holds_it() -> None:
     data = {"story": "</script><b>"}
     assert "<" not in base.json_in_html(data) and json.loads(base.json_in_html(data)) == data
+
+
+def test_a_kernel_sends_the_record_when_it_is_wanted_and_stores_it_nowhere() -> None:
+    found = base.computable(shipped().model, shipped().tokenizer)
+    view = View("attention", {"model": found["record"]["fingerprint"]}, html="", text="", record=lambda: found)
+    sent = []
+    view.send = sent.append
+    view._handle_custom_msg({"wants": "record"}, [])
+    assert [{"record", "stories", "engine"}] == [set(message) for message in sent]
+    assert sent[0]["stories"] and "globalThis.tinylm = engine()" in sent[0]["engine"]
+    assert json.loads(json.dumps(sent[0]))["record"] == found["record"]
+    assert len(json.dumps(stored(view))) < 500 and found["record"]["weights"][:99] not in json.dumps(view.get_state())
+    view._handle_custom_msg({"text": "a request that it does not answer"}, [])
+    assert len(sent) == 1 and not view.live
+    assert base.computable(scrambled(tiny("modern", vocab_size=256)), ByteTokenizer())["stories"] is None
