@@ -31,6 +31,7 @@ PLACES = {
     "views.softmax": ("softmax_view",),
     "views.token": ("token_view",),
     "views.training": ("training_view",),
+    "views.watch": ("watch",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
     "experiments.heads": ("heads_that_find",),

@@ -5,6 +5,6 @@ const go = document.querySelector(".go"), stage = document.querySelector(".stage
 document.addEventListener("DOMContentLoaded", () => { go.hidden = !globalThis.tinylmModel; }); // model.js is deferred until here
 go.addEventListener("click", () => {
   go.remove();
-  const live = new Promise((opened) => { setTimeout(() => opened(tinylm.open(tinylmModel.record))); }); // after the page has changed
-  tinylm.writer(stage, { ...tinylmModel, live }).start();
+  stage.dataset.view = "watch";
+  drawView(stage);
 });

@@ -19,9 +19,9 @@ from tinylm_lib.pretrained import load_pretrained
 
 from ..folders import own
 from ..live.record import live_record
-from ..live.stories import stories_record
-from ..page.export import IMPOSSIBLE, writer_script
-from ..views.base import MIME, json_in_html
+from ..live.scripts import engine_script
+from ..views.base import MIME, computable, json_in_html
+from ..views.watch import IMPOSSIBLE
 from .cells import Page, coded
 from .contents import FACTS
 from .threads import clear_threads, threads_drawing
@@ -77,9 +77,8 @@ def model_script() -> str:
     as data.
     """
     shipped = load_pretrained("storyworld")
-    data = {"record": live_record(shipped.model, shipped.tokenizer), "stories": stories_record()}
-    data["beginnings"] = FIRST_WORDS
-    return f"{writer_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
+    data = computable(shipped.model, shipped.tokenizer)
+    return f"{engine_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
 
 
 def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
@@ -189,6 +188,8 @@ def front_page(
         for name, width in (("wide", WIDE), ("narrow", NARROW))
     }
     first = lessons[0].page if lessons else None
+    fingerprint = live_record(shipped.model, shipped.tokenizer)["fingerprint"]
+    first_words = {"model": fingerprint, "beginnings": FIRST_WORDS, "writes": True}
     return Template(own("course/front.html")).substitute(
         drawings,
         parameters=f"{count_parameters(shipped.model.config).total:,}",
@@ -206,6 +207,7 @@ def front_page(
         else "",
         map=_map(lessons),
         sections=json_in_html(sections),
+        first_words=json_in_html(first_words),
     )
 
 

@@ -275,7 +275,8 @@ def index_page(
     )
     found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
     content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
-    script = "".join(f"{{\n{own(name)}}}\n" for name in ("course/search.js", "course/front.js"))
+    parts = [own("course/search.js"), own("course/front.js")]
+    script = views_script({"watch"}) + "".join(f"{{\n{part}}}\n" for part in parts)
     title = "TinyLM: build a language model"
     look = own("course/front.css")
     return _fill(title, "index", content, script, navigation, DESCRIPTION, look, MODEL_TAG)

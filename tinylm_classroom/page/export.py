@@ -1,40 +1,22 @@
 """A model as one HTML file, in which it writes, without Python and without a network."""
 
-import re
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
-
-import torch
 
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.files import explained, whole_file
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text.base import Tokenizer
-from tinylm_lib.writing import stream_text
 
 from ..display.theme import page_head
 from ..folders import own
 from ..live.record import live_record
 from ..live.scripts import engine_script
-from ..live.stories import stories_record
-from ..views.base import SHARED, json_in_html, source
-
-IMPOSSIBLE = "\nOne sunny day, brave kite"  # no story of StoryWorld begins like this
-# For a model of StoryWorld, after one's own beginning: the first determines the next word.
-BEGINNINGS = (
-    "\nOne dark evening, calm Mia ran to Foxhollow. She had a golden bowl. There she met Farah, a "
-    "doctor with a "
-    'yellow basket. Farah whispered to Mia, "Early dreams return forever." Then they traded their '
-    "things. Afterwards "
-    'they left Foxhollow for Northgate. Often Mia thought, "Early dreams',
-    IMPOSSIBLE,
-)
-UNITS = {"words": "words", "bytes": "bytes", "chars": "characters", "bpe": "tokens"}
-SEED = 0
-SAMPLE_TOKENS = 300
+from ..views.base import SHARED, computable, json_in_html, source
+from ..views.watch import SEED, UNITS, beginnings_of, check_beginning, sampled
 
 
 def export_page(
@@ -67,23 +49,19 @@ def export_page(
             f"trained_on must be a text, got {trained_on!r}; "
             "give trained_on='letters', or leave it out"
         )
-    record = live_record(model, tokenizer)
-    stories = _stories(tokenizer)
-    _check_beginning(tokenizer, beginning)
-    sample = _sample(model, tokenizer, beginning, ("\n",) if stories else ())
-    beginnings = [
-        *_opening(tokenizer, beginning, sample),
-        beginning,
-        *(BEGINNINGS if stories else ()),
-    ]
+    found = computable(model, tokenizer)
+    check_beginning(tokenizer, beginning)
+    is_story = found["stories"] is not None
+    sample = sampled(model, tokenizer, beginning, is_story)
+    beginnings = beginnings_of(tokenizer, beginning, sample, is_story)
     page = Template(own("page/page.html")).substitute(
         head=page_head(title.strip()),
         title=escape(title.strip()),
         parameters=f"{count_parameters(model.config).total:,}",
-        facts=_facts(model, tokenizer, trained_on.strip() or _training_of(record)),
+        facts=_facts(model, tokenizer, trained_on.strip() or _training_of(found["record"])),
         source=f"Written by Python when this page was made, with temperature 1 and seed {SEED}.",
         sample=escape(sample.strip("\n")),
-        options=json_in_html({"record": record, "stories": stories, "beginnings": beginnings}),
+        options=json_in_html({**found, "beginnings": beginnings}),
         script=writer_script(),
     )
     with explained("the page", path), whole_file(path) as file:
@@ -92,13 +70,9 @@ def export_page(
 
 
 def writer_script() -> str:
-    """One plain script: `tinylm` with the engine, and with `tinylm.writer(el, options)` of
-    writer.js.
-    """
-    text = (
-        f"{engine_script()}(() => {{\n{source(SHARED)}\n{own('page/writer.js')}\ntinylm.writer = "
-        f"writer;\n}})();"
-    )
+    """One plain script: `tinylm` with the engine, and as `tinylm.watch` the module of the view."""
+    module = source("watch").replace("export default", "tinylm.watch =")
+    text = f"{engine_script()}(() => {{\n{source(SHARED)}\n{module}}})();"
     if "</script" in text.lower():
         raise ValueError("a script may not hold </script: the page would end there")
     return text
@@ -119,50 +93,6 @@ def _target(path: str | Path) -> Path:
     return path
 
 
-def _check_beginning(tokenizer: Tokenizer, beginning: Any) -> None:
-    if not isinstance(beginning, str):
-        raise TypeError(f"beginning must be a text, got {beginning!r}")
-    try:
-        ids = tokenizer.encode(beginning)
-    except ValueError as e:
-        raise ValueError(
-            f"beginning {beginning!r} cannot be read; choose another one: {e}"
-        ) from None
-    if not ids:
-        raise ValueError(
-            f"beginning must have at least one token, got {beginning!r}; give beginning='The'"
-        )
-
-
-def _stories(tokenizer: Tokenizer) -> dict[str, Any] | None:
-    """StoryWorld's exact probabilities as data, where its words are the tokens."""
-    shipped = load_pretrained("storyworld").tokenizer.to_dict()
-    return stories_record() if tokenizer.to_dict() == shipped else None
-
-
-def _opening(tokenizer: Tokenizer, beginning: str, sample: str) -> list[str]:
-    """A beginning of nothing but white space, continued with the first words of the sample if they
-    can be typed.
-    """
-    words = re.match(r"\S+(?: \S+){0,4}", sample[len(beginning) :].lstrip())
-    if beginning.strip() or not words or len(words[0]) > 60:
-        return []
-    try:
-        tokenizer.encode(beginning + words[0])
-    except ValueError:
-        return []
-    return [beginning + words[0]]
-
-
-def _sample(
-    model: TransformerLM, tokenizer: Tokenizer, beginning: str, stop: tuple[str, ...]
-) -> str:
-    """A text of the model; it ends before one of the texts in stop."""
-    generator = torch.Generator(model.embed.weight.device).manual_seed(SEED)
-    pieces = stream_text(model, tokenizer, beginning, SAMPLE_TOKENS, stop=stop, generator=generator)
-    return beginning + "".join(pieces)
-
-
 def _training_of(record: dict[str, Any]) -> str:
     """What the model of a record was trained on, if it is the shipped one; otherwise nothing."""
     shipped = load_pretrained("storyworld")
@@ -173,7 +103,7 @@ def _training_of(record: dict[str, Any]) -> str:
 
 def _facts(model: TransformerLM, tokenizer: Tokenizer, trained_on: str) -> str:
     config = model.config
-    unit = UNITS[tokenizer.kind]
+    unit = UNITS[tokenizer.kind] + "s"
     facts = {
         "Parameters": f"{count_parameters(config).total:,}, stored in half precision",
         "Layers": f"{config.n_layers}, with {config.n_heads} attention heads each",

@@ -124,7 +124,7 @@ def test_another_vocabulary_has_no_exact_probabilities(toy, tmp_path):
     ("\n\n", ["\n"]),
 ], ids=["five words", "one line", "unknown", "long", "blank"])  # fmt: skip
 def test_a_page_without_a_beginning_begins_with_words_of_its_sample(toy, tmp_path, monkeypatch, sample, beginnings):
-    monkeypatch.setattr(export, "_sample", lambda *_: sample)
+    monkeypatch.setattr(export, "sampled", lambda *_: sample)
     path = export_page(toy, WordTokenizer("a b\n"), tmp_path / "x.html")
     assert options_of(path)["beginnings"] == beginnings
 

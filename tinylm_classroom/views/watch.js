@@ -5,6 +5,10 @@ const SEEN = 4; // bars that are in the window while it writes, together with th
 const PHONE = "(max-width: 600px)", MARGIN = 8; // pixels between what is shown and the edge of the window
 const MOST = 1000; // tokens that one press of Write adds at most
 const THINNEST = 0.12; // attention that is drawn as a thread
+const LANES = 5; // of the threads below a line of text, as many as there are colours of heads
+const LEAST = 0.004, ROOM = 0.12; // probabilities from which a token has a part of its own on the line, and room for its name
+const OFFERS = 6; // words that are offered while a visitor types
+const SLOW = [1500, 1000, 600]; // milliseconds that the first draws of a text take, so that they can be seen
 const VISIBLE = 0.0005; // a probability that rounds to more than 0.0 %
 const IDLE_MS = 700; // without a key, until a beginning is called wrong
 const EXACT = "Exact: the stories come from a small program with known rules, so their true probabilities can be computed. Temperature does not change them.";
@@ -21,19 +25,19 @@ const LOOK = `
     background: var(--paper); border: 1px solid var(--quiet); border-radius: 10px }
   textarea[aria-invalid=true] { border: 2px solid var(--bad); padding: 7px 13px }
   textarea:focus-visible, .text:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
-  .problem { min-height: 1.45em; margin: 4px 0 0; color: var(--quiet) }
+  .problem { margin: 0; color: var(--quiet) }
   .problem.wrong { color: var(--bad); font-weight: 600 }
   .both { display: grid; grid-template-columns: minmax(0, 1.45fr) minmax(430px, 1fr); grid-template-rows: auto auto 1fr; gap: 14px 36px; align-items: start }
   .next { grid-column: 2; grid-row: 1 / 4 }
   .text { position: relative; height: 332px; overflow-y: auto; border: 1px solid var(--line); border-radius: 12px; scrollbar-gutter: stable }
   .sheet { position: relative; isolation: isolate; min-height: 100%; padding: 8px 20px 26px; font-size: 24px; line-height: 52px; white-space: pre-wrap; overflow-wrap: break-word; cursor: default }
   .threads { position: absolute; inset: 0; z-index: -1; width: 100%; height: 100%; pointer-events: none }
-  .threads path { fill: none; stroke-linecap: round; opacity: .75 } .threads path.aside { opacity: .28 }
+  .threads path { fill: none; stroke-linecap: round; stroke-linejoin: round; opacity: .8 } .threads path.aside { opacity: .28 }
   .token { padding: 4px 0; border-radius: 6px }
   .token.given { color: var(--quiet) }
   .token.unread, .past { color: var(--quiet); opacity: .82 }
   .token.seen { background: var(--soft); color: var(--ink) }
-  .token.line { color: var(--quiet) }
+  .token.eol { color: var(--quiet) }
   .token.on, .coming.on { background: var(--ink); color: var(--paper); box-shadow: 0 0 0 2px var(--ink); forced-color-adjust: none }
   .token.told { border-bottom: 4px solid var(--ink); border-radius: 6px 6px 0 0; color: var(--ink); font-weight: 700 }
   .token.false { color: var(--bad); text-decoration: underline wavy var(--bad) 2px; text-underline-offset: 5px; font-weight: 700 }
@@ -44,6 +48,15 @@ const LOOK = `
   .what button { padding: 2px 12px }
   .say { font-size: 19px; line-height: 1.4; min-height: 4.2em; margin: 0 0 4px }
   .say.wrong, .say.wrong b { color: var(--bad) }
+  .stack { position: relative; margin: 16px 0 8px } .stack .parts { display: flex; height: 26px; border-radius: 4px; overflow: hidden; background: var(--soft) }
+  .stack i { flex: none; overflow: hidden; font-style: normal; line-height: 26px; text-align: center; white-space: nowrap; background: var(--accent); color: var(--on-accent); border-right: 1px solid var(--paper) }
+  .stack i.few { background: none } .stack i.hit { background: var(--ink); color: var(--paper) }
+  .stack s { position: absolute; top: -13px; width: 0; margin-left: -8px; border: 8px solid transparent; border-top: 12px solid var(--ink); visibility: hidden }
+  .stack s::after { content: ""; position: absolute; top: -12px; left: -1.5px; width: 3px; height: 42px; background: var(--ink); box-shadow: 0 0 0 1px var(--paper) }
+  .stack s.falls { visibility: visible }
+  .row { display: flex; flex-wrap: wrap; gap: 2px 20px; align-items: center; justify-content: space-between; min-height: 36px; margin: 4px 0 0 }
+  .offers { display: flex; gap: 6px; align-items: center; color: var(--quiet); overflow-x: auto; padding: 2px } .offers button { flex: none; padding: 0 12px; border-radius: 20px; border-color: var(--line) }
+  .offers button:hover { background: var(--soft) }
   .bar { gap: 10px 12px; margin: 0 }
   .bar .main { min-width: 7.2em }
   .knobs { display: flex; gap: 24px; flex: 1 1 100% }
@@ -76,15 +89,18 @@ const LOOK = `
   .track i { position: absolute; inset: 0 auto 0 0; border-radius: 4px; background: var(--accent) }
   .track s { position: absolute; top: -4px; height: 26px; width: 4px; margin-left: -2px; border-radius: 2px; background: var(--ink); box-shadow: 0 0 0 1.5px var(--paper) }
   :is(.track *, .swatch, .threads *) { print-color-adjust: exact; forced-color-adjust: none }
-  @media (prefers-reduced-motion: no-preference) { &:not(.writing) .track :is(i, s) { transition: width var(--motion), left var(--motion) } }
+  @media (prefers-reduced-motion: no-preference) {
+    .stack s.falls { animation: fall 260ms ease-in } .token.new { position: relative; animation: drop 240ms ease-out }
+    &:not(.writing) .track :is(i, s) { transition: width var(--motion), left var(--motion) }
+  }
   @container (max-width: 980px) {
     .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } .next { grid-column: 1; grid-row: auto }
   }
   @container (max-width: 560px) {
-    .begin > div { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div > * { flex: none } .begin span { display: none } .begin label { margin-right: 4px }
+    .begin > div:not(.row) { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div:not(.row) > * { flex: none } .offers { width: 100% } .begin span { display: none } .begin label { margin-right: 4px }
     textarea { height: 42px; padding: 7px 10px; font-size: 18px } textarea[aria-invalid=true] { padding: 6px 9px }
     .both { gap: 10px }
-    .text { height: 190px } .sheet { font-size: 21px; line-height: 43px; padding: 4px 10px 24px }
+    .text { height: 190px } .sheet { font-size: 21px; line-height: 43px; padding: 4px 10px 24px 20px }
     .bar { flex-wrap: nowrap; gap: 8px } .bar button { padding: 5px 4px; flex: 1 1 auto; white-space: nowrap } .bar .main { min-width: 5.2em }
     .knobs { gap: 10px } .seed, .slide { gap: 6px } .seed input { width: 3.2em; padding: 4px 8px }
     .what { min-height: 34px } h2 { font-size: 20px } .say { font-size: 18px; min-height: 2.8em; margin: 0 }
@@ -95,6 +111,8 @@ const LOOK = `
     th button { padding: 0 4px; margin-left: -4px; line-height: 24px } tr.rest th { padding-left: 0 } .swatch { width: 14px } .segments label { padding-inline: 9px } .segments legend { padding-right: 8px }
   }
 }
+@keyframes fall { from { translate: 0 -26px; opacity: 0 } }
+@keyframes drop { from { top: -22px; opacity: 0 } }
 @media (max-width: 600px) { .tinylm-view.writer { padding: 14px 12px 16px } }`;
 
 const percent = (p) => (p > 0 && p < VISIBLE ? "<0.1\u00a0%" : `${p === 0 || p > 0.9995 ? Math.round(100 * p) : fixed(100 * p, 1)}\u00a0%`);
@@ -181,7 +199,35 @@ function chances(unit, hasExact, take) {
     rest.line.classList.toggle("empty", order.length <= n);
     fill(rest, left((id) => probs[id]), exact && left(exact));
   }
-  return { table, show, row: (n) => rows[n].line, name(model) { by.textContent = model; } };
+  /** Marks the token that is drawn. */
+  function mark(drawn) {
+    for (const { id, line } of rows) if (id === drawn) line.className = "drawn";
+  }
+  return { table, show, mark, row: (n) => rows[n].line, name(model) { by.textContent = model; } };
+}
+
+/** The numbers from 0 to 1, divided among all tokens: a number that is drawn at random falls on the token to take. */
+function line(named) {
+  const parts = make("span", { class: "parts" }), marker = make("s"), box = make("div", { class: "stack", "aria-hidden": "true" }, parts, marker);
+  /** Each token, in the order of their ids, has as much of the line as its probability; small ones are one part together. */
+  function show({ probs, order }, n) {
+    const large = new Set(order.slice(0, n).filter((id) => probs[id] >= LEAST)), parted = [];
+    probs.forEach((p, id) => {
+      if (large.has(id)) parted.push({ id, p });
+      else if (parted.length && parted.at(-1).id === undefined) parted.at(-1).p += p;
+      else parted.push({ p });
+    });
+    parts.replaceChildren(...parted.filter(({ p }) => p > 0).map(({ id, p }) => make("i", { style: `width: ${100 * p}%`, "data-id": id, class: id === undefined ? "few" : false },
+      id !== undefined && p >= ROOM ? named(id) : "")));
+    marker.className = "";
+  }
+  /** Lets the number fall onto the part of the token that it draws. */
+  function drop(at, id) {
+    marker.style.left = `${100 * at}%`;
+    marker.className = "falls";
+    parts.querySelector(`[data-id="${id}"]`)?.classList.add("hit");
+  }
+  return { box, show, drop };
 }
 
 /** The text, a span for each token, the one that comes next, and the threads of the attention. */
@@ -200,9 +246,9 @@ function manuscript(unit, select) {
     threads.replaceChildren();
     coming.classList.remove("on");
   }
-  function add(text, isGiven) {
+  function add(text, isGiven, isNew) {
     const blanks = /^ *(?=.)/.exec(text)?.[0] ?? "", place = first + tokens.length, isLine = text === "\n";
-    const token = make("span", { class: `token${isGiven ? " given" : ""}${isLine ? " line" : ""}`, role: "option", id: `${name}-${place}`, "data-place": place }, isLine ? "↵" : text.slice(blanks.length));
+    const token = make("span", { class: `token${isGiven ? " given" : ""}${isNew ? " new" : ""}${isLine ? " eol" : ""}`, role: "option", id: `${name}-${place}`, "data-place": place }, isLine ? "↵" : text.slice(blanks.length));
     tokens.push(token);
     words.append(blanks, token, isLine ? (place ? "\n" : " ") : "");
   }
@@ -226,12 +272,14 @@ function manuscript(unit, select) {
     for (const [from] of seen) tokens[from - first].classList.add("seen");
     threads.replaceChildren(...seen.map(([from, head, weight]) => thread(tokens[from - first], target, head, weight, told.length && !told.includes(from))));
   }
+  /** A thread runs below the lines and at the left edge, each head in a lane of its own, so that it crosses no word. */
   function thread(from, to, head, weight, isAside) {
-    const line = (node) => [node.offsetLeft + node.offsetWidth / 2 + 6 * ((head % 4) - 1.5), node.offsetTop, node.offsetTop + node.offsetHeight];
-    const [x, top, below] = line(from), [x2, top2, below2] = line(to), same = Math.abs(top - top2) < 12;
-    const end = same ? below2 : top2, lift = same ? 22 : Math.max(14, (end - below) / 2);
-    const d = `M${x},${below}C${x},${below + lift} ${x2},${same ? end + lift : end - lift} ${x2},${end}`;
-    return draw("path", { d, class: isAside ? "aside" : false, "data-head": head, "data-from": from.dataset.place, style: `stroke: var(--series-${(head % 5) + 1}); stroke-width: ${(1 + 6 * weight).toFixed(1)}px` });
+    const lane = head % LANES, room = Math.max(8, parseFloat(getComputedStyle(sheet).lineHeight) - to.offsetHeight);
+    const end = (node) => ({ x: node.offsetLeft + node.offsetWidth / 2 + 5 * (lane - (LANES - 1) / 2), y: node.offsetTop + node.offsetHeight });
+    const one = end(from), other = end(to), side = 4 + 3 * lane, down = 2 + (lane * (room - 4)) / (LANES - 1);
+    const isSame = Math.abs(one.y - other.y) < 12, across = isSame ? "" : `H${side}V${other.y + down}`;
+    const d = `M${one.x},${one.y}V${one.y + down}${across}H${other.x}V${other.y}`;
+    return draw("path", { d, class: isAside ? "aside" : false, "data-head": head, "data-from": from.dataset.place, style: `stroke: var(--series-${(head % 5) + 1}); stroke-width: ${(1 + 3 * weight).toFixed(1)}px` });
   }
   box.addEventListener("click", ({ target }) => {
     const token = target.closest("[role=option]");
@@ -242,7 +290,7 @@ function manuscript(unit, select) {
 
 /** What the rules of StoryWorld say about a text that is read token by token; `word` gives the text of an id. */
 function rules(stories, word) {
-  const { StoryReader } = globalThis.tinylm, reader = new StoryReader(stories), words = [];
+  const { StoryReader } = tinylm, reader = new StoryReader(stories), words = [];
   const begins = (place) => Math.max(0, words.lastIndexOf("\n", place - 1)); // where the story of a position begins
   const found = {
     broken: Infinity, // the position of the first token that no story has there; after it, nothing is known exactly
@@ -281,14 +329,15 @@ const NO_RULES = { broken: Infinity, isOver: false, read() {}, exact: () => null
  * Returns { start }, which shows all of it and presses Write.
  */
 function writer(el, { record, live, beginnings, stories }) {
-  const { tokenizer: open, nextTokenProbs, draw: drawn, Generator } = globalThis.tinylm, { max_seq_len: limit, n_heads } = record.config;
+  const { tokenizer: open, nextTokenProbs, draw: drawn, Generator } = tinylm, { max_seq_len: limit, n_heads } = record.config;
   const tokenizer = open(record.tokenizer), V = tokenizer.vocab_size, unit = UNITS[tokenizer.kind], text = stories ? "story" : "text", before = /^\s*/.exec(beginnings[0])[0];
   const word = (id) => tokenizer.decode([id]), named = (id) => readable(word(id), tokenizer.kind), many = (n) => n.toLocaleString("en");
   // ids: the text, of which the visitor has given so many. at: the position whose probabilities are shown, those of `seen`.
   // last: what was drawn last. run: the number of the press of Write that is writing, or 0.
   const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature: 1, head: "all", run: 0 };
   const phone = matchMedia(PHONE);
-  let generator, read, story, typing, runs = 0, looks = 0;
+  let generator, read, story, typing, runs = 0, looks = 0, offered = 0, finish = () => {};
+  const isStill = matchMedia("(prefers-reduced-motion: reduce)"), numbers = line((id) => named(id));
   // Where the model begins to read a text of n tokens that is longer than it can read: it moves in large steps, because
   // after each step all is read again.
   const step = Math.ceil(limit / 2), start = (n) => (n > limit ? Math.ceil((n - limit) / step) * step : 0);
@@ -296,13 +345,14 @@ function writer(el, { record, live, beginnings, stories }) {
   const paper = manuscript(unit, (place) => { pause(); look(place); });
   const field = make("textarea", { id: `${paper.name}-field`, rows: 2, "aria-describedby": `${paper.name}-problem`, spellcheck: "false", autocapitalize: "off", autocomplete: "off", "data-lm-suppress-shortcuts": "true" });
   const problem = make("p", { class: "problem", id: `${paper.name}-problem`, role: "status" });
+  const likely = make("div", { class: "offers", role: "group", "aria-label": `Likely ${unit}s to type` });
   const offers = beginnings.map((text) => make("button", { type: "button", class: "plain", title: text.trim(), onclick: () => { field.value = text.trimStart(); begin(); } }, ending(text.trim()) || "empty text"));
   offers.sort((one, other) => one.textContent.length - other.textContent.length);
   const bars = chances(unit, Boolean(stories), (id) => { pause(); add(id, null); look(); });
   const say = make("p", { class: "say" }), status = make("p", { class: "unseen", role: "status" }), heading = make("h2");
   const buttons = {
     write: make("button", { type: "button", class: "main", onclick: () => (state.run ? pause() : write()) }, "Write"),
-    one: make("button", { type: "button", class: "plain", onclick: () => { pause(); if (agreed()) grow(); } }, `One ${unit}`),
+    one: make("button", { type: "button", class: "plain", onclick: () => { pause(); if (agreed()) grow(SLOW.at(-1)); } }, `One ${unit}`),
     again: make("button", { type: "button", class: "plain", onclick: () => { sow(state.seed + 1); write(); } }, `New ${text}`),
     end: make("button", { type: "button", class: "plain", hidden: true, onclick: () => { look(); paper.box.focus({ preventScroll: true }); } }, "Back to the end"),
   };
@@ -330,7 +380,25 @@ function writer(el, { record, live, beginnings, stories }) {
       return { wrong: isFirst ? `A ${text} cannot begin with “${error.word}”: the model knows this word only after a blank.${instead}` : tokenizer.explain(error, text) };
     }
   }
+  /** Offers the likeliest words: those that begin with the letters of an unfinished word, or those that come next. */
+  async function offer(isWrong) {
+    const mine = (offered += 1), [, head, letters] = /^(.*?)([\p{L}\p{N}]*)$/su.exec(field.value), stem = isWrong ? letters : "";
+    if (!own) return;
+    let ids;
+    try { ids = tokenizer.encode(before + joined(isWrong ? head.trimEnd() : field.value, own)); } catch { ids = []; }
+    if (!ids.length) return void likely.replaceChildren();
+    const found = await (await live).read(ids.slice(start(ids.length)), { by: `${paper.name} offers` }).catch(() => null);
+    if (!found || mine !== offered) return;
+    const { order, probs } = nextTokenProbs(found.logits.slice(0, V)), kept = order.filter((id) => (stem || probs[id] >= VISIBLE) && word(id).trim() && word(id).trim().startsWith(stem));
+    likely.replaceChildren(...kept.slice(0, OFFERS).map((id) => make("button", { type: "button", class: "plain", title: `Type ${named(id)}`, onclick: () => take(stem ? head : field.value, word(id)) }, named(id))));
+  }
+  function take(text, more) {
+    field.value = (text.trim() ? text.trimEnd() + more : more).trimStart();
+    begin();
+    field.focus();
+  }
   function report({ wrong, note }) {
+    offer(Boolean(wrong));
     problem.textContent = wrong ?? note;
     problem.classList.toggle("wrong", Boolean(wrong));
     field.setAttribute("aria-invalid", String(Boolean(wrong)));
@@ -367,6 +435,7 @@ function writer(el, { record, live, beginnings, stories }) {
   }
   /** Scrolls, where it must, until the text and the first bars are in the window; isNew: until all that fits is in it. */
   function reveal(isNew) {
+    if (view.closest(".reveal, .jp-Notebook")) return;
     const { top } = paper.box.getBoundingClientRect(), { bottom } = bars.row(SEEN - 1).getBoundingClientRect(), start = isNew ? view.getBoundingClientRect().top - MARGIN : 0;
     const by = Math.min(top - MARGIN, Math.max(bottom + MARGIN - innerHeight, start));
     if (by) scrollBy({ top: by, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth" });
@@ -381,11 +450,11 @@ function writer(el, { record, live, beginnings, stories }) {
     for (const id of ids) add(id, null);
   }
   /** Appends a token; p: the probability that it was drawn with, null where it was not drawn. */
-  function add(id, p) {
-    state.last = p === null ? null : { id, p, exact: story.exact(state.ids.length)?.(id) };
+  function add(id, p, at) {
+    state.last = p === null ? null : { id, p, at, exact: story.exact(state.ids.length)?.(id) };
     const place = state.ids.push(id) - 1, text = read(id);
     story.read(id);
-    if (place >= paper.first()) paper.add(text, place < state.given);
+    if (place >= paper.first()) paper.add(text, place < state.given, p !== null);
   }
 
   /** Reads the text before a position, or all of it, and shows what the model makes of it; false where something newer came. */
@@ -414,6 +483,7 @@ function writer(el, { record, live, beginnings, stories }) {
     paper.mark(at, seen.from, threads, story.told(at), story.broken);
     bars.name(state.temperature === 1 ? "model" : `model, T\u00a0${Number(state.temperature.toFixed(2))}`);
     bars.show(now, phone.matches ? FEW : ROWS, named, story.exact(at), written);
+    numbers.show(now, phone.matches ? FEW : ROWS);
     heading.textContent = written === undefined ? `The next ${unit}` : "Expected here";
     const isBroken = story.broken === (written === undefined ? at - 1 : at);
     say.replaceChildren(...(isBroken ? broken() : written === undefined ? latest() : expected(written, now.probs[written])));
@@ -425,28 +495,40 @@ function writer(el, { record, live, beginnings, stories }) {
   const lost = () => (story.broken < state.at ? ["After ", quoted(named(state.ids[story.broken])), ", which no story continues with, exact probabilities do not exist. "] : []);
   const expected = (id, p) => [...lost(), quoted(named(id)), `${state.at < state.given ? " belongs to the beginning" : " is in the text"}. The model gives it a probability of `, bold(percent(p)), ...exactly(story.exact(state.at)?.(id))];
   const latest = () => (state.last
-    ? [...lost(), "It drew ", quoted(named(state.last.id)), ` (${percent(state.last.p)}${state.last.exact === undefined ? "" : `, exact ${percent(state.last.exact)}`}). Now the ${unit} after it:`]
+    ? [...lost(), `${fixed(state.last.at, 3)} drew `, quoted(named(state.last.id)), ` (${percent(state.last.p)}${state.last.exact === undefined ? "" : `, exact ${percent(state.last.exact)}`}). Now the ${unit} after it:`]
     : [...lost(), `Each of the ${many(V)} ${unit}s has a probability of coming next. `, bold("Write"), ` draws ${unit} after ${unit}.`]);
 
-  /** Draws a token and reads it; false where the text has ended or something newer came. */
-  async function grow() {
+  /** Draws a token, shows how for a while, and reads it; false where the text has ended or something newer came. */
+  async function grow(shown) {
     if ((state.at !== state.ids.length || !state.seen) && !(await look())) return false;
-    const { probs } = probabilities(), id = drawn(probs, generator);
-    add(id, probs[id]);
-    return (await look()) && !story.isOver;
+    const { probs } = probabilities(), { ids } = state;
+    let at;
+    const id = drawn(probs, { next: () => { at = generator.next(); return at; } });
+    numbers.drop(at, id);
+    bars.mark(id);
+    await new Promise((done) => {
+      const timer = setTimeout(() => finish(), shown);
+      finish = () => {
+        clearTimeout(timer);
+        finish = () => {};
+        if (ids === state.ids) add(id, probs[id], at);
+        done();
+      };
+    });
+    return ids === state.ids && (await look()) && !story.isOver;
   }
   async function write(isNew = false) {
     if (!agreed()) return;
     const mine = (state.run = runs += 1);
     buttons.write.textContent = "Pause";
     reveal(isNew);
-    for (let n = 0; n < MOST && state.run === mine && (await grow()); n++) {
-      const letters = word(state.ids.at(-1)).length;
-      await new Promise((done) => { setTimeout(done, 40 + 22 * letters); });
-    }
+    const slow = isStill.matches || state.ids.length > state.given ? [] : SLOW;
+    const quick = () => 40 + 22 * word(state.ids.at(-1)).length;
+    for (let n = 0; n < MOST && state.run === mine && (await grow(slow[n] ?? quick())); n++);
     if (state.run === mine) pause();
   }
   function pause() {
+    finish(); // what is being drawn is in the text
     if (!state.run) return;
     state.run = 0;
     buttons.write.textContent = "Write";
@@ -461,6 +543,7 @@ function writer(el, { record, live, beginnings, stories }) {
     const found = typed();
     if (found.wrong) {
       problem.textContent = "";
+      offer(true);
       typing = setTimeout(() => report(found), IDLE_MS);
     } else { report(found); restart(found.ids); look(); }
   });
@@ -478,10 +561,11 @@ function writer(el, { record, live, beginnings, stories }) {
   });
 
   const view = frame(el, "A model that writes", make("style", {}, LOOK),
-    make("div", { class: "begin" }, make("div", {}, make("label", { for: field.id }, "Begin a text"), ...(offers.length > 1 ? [make("span", {}, "or try:"), ...offers] : [])), field, problem),
+    make("div", { class: "begin" }, make("div", {}, make("label", { for: field.id }, "Begin a text"), ...(offers.length > 1 ? [make("span", {}, "or try:"), ...offers] : [])), field,
+      make("div", { class: "row" }, problem, likely)),
     make("div", { class: "both" }, paper.box,
       make("div", { class: "bar" }, buttons.write, buttons.one, buttons.again),
-      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, bars.table, hint(`Choose a ${unit} of the text to see what was expected there, or a bar to continue with its ${unit}.`), stories ? hint(EXACT) : ""),
+      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, numbers.box, bars.table, hint(`A random number from 0 to 1 falls on the line of all ${unit}s; the part that it hits is drawn.`), hint(`Choose a ${unit} of the text to see what was expected there, or a bar to continue with its ${unit}.`), stories ? hint(EXACT) : ""),
       make("div", { class: "more" }, make("div", { class: "knobs" }, make("label", { class: "seed" }, "seed", number), warmth),
         hint(`The same seed gives the same ${text}. At temperature 0 the likeliest ${unit} is always taken; higher is more surprising.`), choice,
         hint("A thread has the colour of its head and leads to what the head looks at, in the last layer; thicker: more attention."),
@@ -497,3 +581,16 @@ function writer(el, { record, live, beginnings, stories }) {
     },
   };
 }
+
+export default {
+  needsModel: true,
+  initialize,
+  async render({ model, el }) {
+    const found = await recordOf(model), { beginnings, writes } = model.get("data");
+    if (!found) return undefined;
+    const live = new Promise((opened) => { setTimeout(() => opened(tinylm.open(found.record))); }); // after the page has changed
+    const { start } = writer(el, { ...found, beginnings, live });
+    if (writes) start();
+    return async () => (await live).close();
+  },
+};
