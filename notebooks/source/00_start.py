@@ -3,7 +3,7 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python, and what a logarithm is. *Builds* your first writer: a loop around a language model. *Runs* in about 25 s on two cores.
-# *Teaches* in about 60 minutes, plus 10 of exercises.
+# *Teaches* in about 61 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library, `tinylm_lib`, and say why it is there. You can read this page as it is, or run it in JupyterLab, where <kbd>Shift</kbd>+<kbd>Enter</kbd> runs a cell. Then you work on a copy of your own, so you cannot break anything.
 
@@ -17,7 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, generate, next_token_probs, storyworld
-from tinylm_classroom import doctor, figures, predict, show_text
+from tinylm_classroom import doctor, figures, predict, show_text, watch
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -39,11 +39,17 @@ plt.style.use(figures.STYLE)
 
 # %% [markdown] slide="slide"
 # ## 1. A program writes
-# A **language model** is a program that continues a text. A small one comes with the library. It has read short stories from a made-up world, *StoryWorld*, and nothing else.
+# A **language model** is a program that continues a text. A small one comes with the library. It has read short stories from a made-up world, *StoryWorld*, and nothing else. Press **Write** and watch it, or type a beginning of your own.
 
-# %%
+# %% slide="subslide"
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
+watch(model, tokenizer)
+
+# %% [markdown]
+# Before each word the model gives every word that it knows a **probability**: how likely it thinks the word is to come next. The bars show the largest ones. A random number then decides which word is written. We know the program that makes the stories of StoryWorld, so we also know the exact probabilities: a mark on each bar. Compare the bars with the marks. Where is the model right, and where is it not?
+
+# %%
 print(f"read {shipped.extra['n_stories']:,} stories, knows {tokenizer.vocab_size} words and marks")
 print(f"made of {sum(p.numel() for p in model.parameters()):,} numbers, its parameters")
 

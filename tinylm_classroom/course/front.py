@@ -189,7 +189,8 @@ def front_page(
     }
     first = lessons[0].page if lessons else None
     fingerprint = live_record(shipped.model, shipped.tokenizer)["fingerprint"]
-    first_words = {"model": fingerprint, "beginnings": FIRST_WORDS, "writes": True}
+    first_words = {"model": fingerprint, "beginnings": FIRST_WORDS}
+    first_words |= {"page": True, "writes": True}
     return Template(own("course/front.html")).substitute(
         drawings,
         parameters=f"{count_parameters(shipped.model.config).total:,}",

@@ -29,7 +29,7 @@ from ..display.cards import inline
 from ..display.theme import page_head
 from ..exercises import EXERCISES
 from ..folders import NOTEBOOKS, WORK, own
-from ..views.base import MIME
+from ..views.base import MIME, WITH_ENGINE
 from .cells import (
     Page,
     Prose,
@@ -42,6 +42,7 @@ from .cells import (
     words_of,
     write_page,
 )
+from .front import model_script
 from .handout import handout
 from .lesson.cut import CODE_LINES, is_prediction, is_rich
 from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
@@ -92,6 +93,7 @@ class Deck:
 
         Raises: ValueError where something would be fetched from elsewhere.
         """
+        needs_model = not self.modules.isdisjoint(WITH_ENGINE)
         columns = "".join(
             f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns
         )
@@ -104,7 +106,7 @@ class Deck:
                 own(f"course/reveal/{name}.js")
                 for name in ("reveal", *(["notes"] if self.instructor else []))
             ),
-            views=views_script(self.modules),
+            views=(model_script() if needs_model else "") + views_script(self.modules),
             script=own("course/slides.js"),
         )
 

@@ -1,13 +1,18 @@
 // What the modules that compute with the model itself begin with.
 
+/** The record of a page that has the very model of a view, named by its data's `model`; null where it has not. */
+function recordOfPage(model) {
+  const ofPage = globalThis.tinylmModel;
+  return ofPage && ofPage.record.fingerprint === model.get("data").model ? ofPage : null;
+}
+
 /**
- * What computes here with the very model of a view, named by its data's `model`: { record, stories }, and the global
- * `tinylm`. The page has it, or the kernel sends it once. Resolves to null where neither has, and waits for a busy kernel.
+ * What computes here with the model of a view: { record, stories }, and the global `tinylm`. The page has it, or the
+ * kernel sends it once. Resolves to null where neither has, and waits for a busy kernel.
  */
 async function recordOf(model) {
-  const name = model.get("data").model, known = (globalThis.tinylmRecords ??= new Map()), ofPage = globalThis.tinylmModel;
-  if (ofPage && ofPage.record.fingerprint === name) return ofPage;
-  if (known.has(name) || !model.widget_manager) return known.get(name) ?? null;
+  const name = model.get("data").model, known = (globalThis.tinylmRecords ??= new Map()), here = recordOfPage(model) ?? known.get(name);
+  if (here || !model.widget_manager) return here ?? null;
   const sent = await new Promise((found) => {
     const hear = (message) => { if (message?.record) found(message); };
     model.on("msg:custom", hear);

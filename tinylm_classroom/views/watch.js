@@ -68,7 +68,7 @@ const LOOK = `
   .legend { display: flex; flex-wrap: wrap; gap: 2px 26px; flex: 1 1 100% }
   .seed input { font: inherit; width: 5.2em; padding: 4px 10px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
   .segments { margin: 0 } .segments label { padding: 3px 12px } .segments label::after { content: ""; position: absolute; inset: auto 10px 2px; height: 4px; border-radius: 2px; background: var(--head, none) }
-  h2 { font-size: 22px; line-height: 1.3; margin: 0 0 2px }
+  h2 { font-size: 22px; line-height: 1.3; margin: 0 0 2px; padding: 0; border: 0 }
   .swatch { display: inline-block; width: 22px; height: 13px; border-radius: 3px; margin-right: 7px; background: var(--accent) }
   .swatch.tick { width: 4px; height: 18px; border-radius: 2px; vertical-align: -3px; background: var(--ink) }
   .swatch.under { height: 4px; border-radius: 0; background: var(--ink); vertical-align: 0 }
@@ -90,11 +90,24 @@ const LOOK = `
   .track s { position: absolute; top: -4px; height: 26px; width: 4px; margin-left: -2px; border-radius: 2px; background: var(--ink); box-shadow: 0 0 0 1.5px var(--paper) }
   :is(.track *, .swatch, .threads *) { print-color-adjust: exact; forced-color-adjust: none }
   @media (prefers-reduced-motion: no-preference) {
-    .stack s.falls { animation: fall 260ms ease-in } .token.new { position: relative; animation: drop 240ms ease-out }
+    .stack s.falls { animation: fall 260ms ease-in } .token.new { animation: drop 240ms ease-in }
     &:not(.writing) .track :is(i, s) { transition: width var(--motion), left var(--motion) }
   }
+  &.compact {
+    .begin > div:not(.row) { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div:not(.row) > * { flex: none }
+    .begin { margin-bottom: 2px } .begin > div:not(.row) span { display: none } textarea { height: 44px; padding-block: 7px }
+    .how { margin-top: 8px; color: var(--quiet) } .how summary { cursor: pointer; width: max-content }
+  }
+  @container (min-width: 561px) {
+    &.compact .both { gap: 10px 28px; grid-template-columns: minmax(0, 1.1fr) minmax(350px, 1fr) } &.compact .knobs { gap: 16px }
+    &.compact .text { height: 216px } &.compact .sheet { font-size: 21px; line-height: 46px } &.compact tbody :is(td, th) { height: 32px }
+    &.compact .say { font-size: 18px; min-height: 2.8em; margin: 0 } &.compact .what { min-height: 32px }
+  }
   @container (max-width: 980px) {
-    .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } .next { grid-column: 1; grid-row: auto }
+    &:not(.compact) .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } &:not(.compact) .next { grid-column: 1; grid-row: auto }
+  }
+  @container (max-width: 700px) {
+    &.compact .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } .next { grid-column: 1; grid-row: auto }
   }
   @container (max-width: 560px) {
     .begin > div:not(.row) { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div:not(.row) > * { flex: none } .offers { width: 100% } .begin span { display: none } .begin label { margin-right: 4px }
@@ -102,7 +115,7 @@ const LOOK = `
     .both { gap: 10px }
     .text { height: 190px } .sheet { font-size: 21px; line-height: 43px; padding: 4px 10px 24px 20px }
     .bar { flex-wrap: nowrap; gap: 8px } .bar button { padding: 5px 4px; flex: 1 1 auto; white-space: nowrap } .bar .main { min-width: 5.2em }
-    .knobs { gap: 10px } .seed, .slide { gap: 6px } .seed input { width: 3.2em; padding: 4px 8px }
+    .knobs { gap: 8px } .seed, .slide { gap: 6px } .seed input { width: 2.9em; padding: 4px 6px } .slide { grid-template-columns: max-content minmax(32px, 1fr) 2.2em }
     .what { min-height: 34px } h2 { font-size: 20px } .say { font-size: 18px; min-height: 2.8em; margin: 0 }
     table, thead, tbody { display: block } tr { display: grid; grid-template-columns: minmax(0, 1fr) 5em 5em; align-items: center }
     :is(td, th) { height: auto; line-height: 26px } tbody tr { padding-bottom: 7px }
@@ -112,7 +125,7 @@ const LOOK = `
   }
 }
 @keyframes fall { from { translate: 0 -26px; opacity: 0 } }
-@keyframes drop { from { top: -22px; opacity: 0 } }
+@keyframes drop { from { color: transparent; text-shadow: 0 -24px var(--ink) } 99% { color: transparent; text-shadow: 0 0 var(--ink) } }
 @media (max-width: 600px) { .tinylm-view.writer { padding: 14px 12px 16px } }`;
 
 const percent = (p) => (p > 0 && p < VISIBLE ? "<0.1\u00a0%" : `${p === 0 || p > 0.9995 ? Math.round(100 * p) : fixed(100 * p, 1)}\u00a0%`);
@@ -154,7 +167,7 @@ function reading(tokenizer) {
  *
  * Roles are said because on a phone the parts of the table have the look of blocks, which takes their meaning from them.
  */
-function chances(unit, hasExact, take) {
+function chances(unit, hasExact, take, isNarrow) {
   const row = (body) => {
     const cell = (className, ...children) => make("td", { role: "cell", class: className }, ...children);
     const name = make("th", { scope: "row", role: "rowheader" }, body), bar = make("i"), tick = make("s"), now = cell("number"), exact = cell("number");
@@ -168,7 +181,7 @@ function chances(unit, hasExact, take) {
   const rest = row("");
   rest.line.className = "rest";
   const column = (facts, ...text) => make("th", { scope: "col", role: "columnheader", ...facts }, ...text);
-  const by = make("span", {}, "model"), widths = ["9.2em", "", "4.6em", ...(hasExact ? ["4.8em"] : [])];
+  const by = make("span", {}, "model"), widths = [isNarrow ? "8em" : "9.2em", "", isNarrow ? "4em" : "4.6em", ...(hasExact ? [isNarrow ? "4.4em" : "4.8em"] : [])];
   const table = make("table", { role: "table", class: hasExact ? "" : "alone" }, make("colgroup", {}, ...widths.map((width) => make("col", { style: width && `width: ${width}` }))),
     make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, column({}, unit), column({ class: "number", colspan: 2 }, swatch(""), by),
       ...(hasExact ? [column({ class: "number" }, swatch("tick"), "exact")] : []))),
@@ -326,9 +339,9 @@ const NO_RULES = { broken: Infinity, isOver: false, read() {}, exact: () => null
  * record: of live_record. live: what `open` gives for it, or its promise. beginnings: texts to begin with; white space
  * that the first begins with is read before every text and not typed. stories: of stories_record for a model of
  * StoryWorld, otherwise null: its exact probabilities are then shown, and writing stops at the end of a story.
- * Returns { start }, which shows all of it and presses Write.
+ * isCompact: for a lesson, with few bars, and its hints folded. Returns { start }, which shows all of it and presses Write.
  */
-function writer(el, { record, live, beginnings, stories }) {
+function writer(el, { record, live, beginnings, stories, isCompact }) {
   const { tokenizer: open, nextTokenProbs, draw: drawn, Generator } = tinylm, { max_seq_len: limit, n_heads } = record.config;
   const tokenizer = open(record.tokenizer), V = tokenizer.vocab_size, unit = UNITS[tokenizer.kind], text = stories ? "story" : "text", before = /^\s*/.exec(beginnings[0])[0];
   const word = (id) => tokenizer.decode([id]), named = (id) => readable(word(id), tokenizer.kind), many = (n) => n.toLocaleString("en");
@@ -337,6 +350,8 @@ function writer(el, { record, live, beginnings, stories }) {
   const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature: 1, head: "all", run: 0 };
   const phone = matchMedia(PHONE);
   let generator, read, story, typing, runs = 0, looks = 0, offered = 0, finish = () => {};
+  const most = () => (isCompact || phone.matches ? FEW : ROWS), folded = [];
+  const hints = (...nodes) => (isCompact ? folded.push(...nodes) && [] : nodes); // shown, or kept for the fold
   const isStill = matchMedia("(prefers-reduced-motion: reduce)"), numbers = line((id) => named(id));
   // Where the model begins to read a text of n tokens that is longer than it can read: it moves in large steps, because
   // after each step all is read again.
@@ -348,7 +363,7 @@ function writer(el, { record, live, beginnings, stories }) {
   const likely = make("div", { class: "offers", role: "group", "aria-label": `Likely ${unit}s to type` });
   const offers = beginnings.map((text) => make("button", { type: "button", class: "plain", title: text.trim(), onclick: () => { field.value = text.trimStart(); begin(); } }, ending(text.trim()) || "empty text"));
   offers.sort((one, other) => one.textContent.length - other.textContent.length);
-  const bars = chances(unit, Boolean(stories), (id) => { pause(); add(id, null); look(); });
+  const bars = chances(unit, Boolean(stories), (id) => { pause(); add(id, null); look(); }, isCompact);
   const say = make("p", { class: "say" }), status = make("p", { class: "unseen", role: "status" }), heading = make("h2");
   const buttons = {
     write: make("button", { type: "button", class: "main", onclick: () => (state.run ? pause() : write()) }, "Write"),
@@ -482,8 +497,8 @@ function writer(el, { record, live, beginnings, stories }) {
     });
     paper.mark(at, seen.from, threads, story.told(at), story.broken);
     bars.name(state.temperature === 1 ? "model" : `model, T\u00a0${Number(state.temperature.toFixed(2))}`);
-    bars.show(now, phone.matches ? FEW : ROWS, named, story.exact(at), written);
-    numbers.show(now, phone.matches ? FEW : ROWS);
+    bars.show(now, most(), named, story.exact(at), written);
+    numbers.show(now, most());
     heading.textContent = written === undefined ? `The next ${unit}` : "Expected here";
     const isBroken = story.broken === (written === undefined ? at - 1 : at);
     say.replaceChildren(...(isBroken ? broken() : written === undefined ? latest() : expected(written, now.probs[written])));
@@ -495,7 +510,7 @@ function writer(el, { record, live, beginnings, stories }) {
   const lost = () => (story.broken < state.at ? ["After ", quoted(named(state.ids[story.broken])), ", which no story continues with, exact probabilities do not exist. "] : []);
   const expected = (id, p) => [...lost(), quoted(named(id)), `${state.at < state.given ? " belongs to the beginning" : " is in the text"}. The model gives it a probability of `, bold(percent(p)), ...exactly(story.exact(state.at)?.(id))];
   const latest = () => (state.last
-    ? [...lost(), `${fixed(state.last.at, 3)} drew `, quoted(named(state.last.id)), ` (${percent(state.last.p)}${state.last.exact === undefined ? "" : `, exact ${percent(state.last.exact)}`}). Now the ${unit} after it:`]
+    ? [...lost(), `It drew ${fixed(state.last.at, 3)}: `, quoted(named(state.last.id)), ` (${percent(state.last.p)}${state.last.exact === undefined ? "" : `, exact ${percent(state.last.exact)}`}). Now the ${unit} after it:`]
     : [...lost(), `Each of the ${many(V)} ${unit}s has a probability of coming next. `, bold("Write"), ` draws ${unit} after ${unit}.`]);
 
   /** Draws a token, shows how for a while, and reads it; false where the text has ended or something newer came. */
@@ -565,13 +580,16 @@ function writer(el, { record, live, beginnings, stories }) {
       make("div", { class: "row" }, problem, likely)),
     make("div", { class: "both" }, paper.box,
       make("div", { class: "bar" }, buttons.write, buttons.one, buttons.again),
-      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, numbers.box, bars.table, hint(`A random number from 0 to 1 falls on the line of all ${unit}s; the part that it hits is drawn.`), hint(`Choose a ${unit} of the text to see what was expected there, or a bar to continue with its ${unit}.`), stories ? hint(EXACT) : ""),
+      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, numbers.box, bars.table,
+        ...hints(hint(`A random number from 0 to 1 falls on the line of all ${unit}s; the part that it hits is drawn.`),
+          hint(`Choose a ${unit} of the text to see what was expected there, or a bar to continue with its ${unit}.`), stories ? hint(EXACT) : "")),
       make("div", { class: "more" }, make("div", { class: "knobs" }, make("label", { class: "seed" }, "seed", number), warmth),
-        hint(`The same seed gives the same ${text}. At temperature 0 the likeliest ${unit} is always taken; higher is more surprising.`), choice,
-        hint("A thread has the colour of its head and leads to what the head looks at, in the last layer; thicker: more attention."),
-        stories ? legend() : "")),
+        ...hints(hint(`The same seed gives the same ${text}. At temperature 0 the likeliest ${unit} is always taken; higher is more surprising.`)), choice,
+        ...hints(hint("A thread has the colour of its head and leads to what the head looks at, in the last layer; thicker: more attention."),
+          stories ? legend() : ""))),
+    isCompact ? make("details", { class: "how" }, make("summary", {}, "How to read this"), ...folded) : "",
     status);
-  view.classList.add("writer");
+  view.classList.add("writer", ...(isCompact ? ["compact"] : []));
   phone.addEventListener("change", show);
   begin();
   return {
@@ -585,12 +603,15 @@ function writer(el, { record, live, beginnings, stories }) {
 export default {
   needsModel: true,
   initialize,
-  async render({ model, el }) {
-    const found = await recordOf(model), { beginnings, writes } = model.get("data");
-    if (!found) return undefined;
-    const live = new Promise((opened) => { setTimeout(() => opened(tinylm.open(found.record))); }); // after the page has changed
-    const { start } = writer(el, { ...found, beginnings, live });
-    if (writes) start();
-    return async () => (await live).close();
+  render({ model, el }) {
+    const { beginnings, writes, page } = model.get("data");
+    const mount = (found) => {
+      const live = new Promise((opened) => { setTimeout(() => opened(tinylm.open(found.record))); }); // after the page has changed
+      const { start } = writer(el, { ...found, beginnings, live, isCompact: !page });
+      if (writes) start();
+      return async () => (await live).close();
+    };
+    const here = recordOfPage(model); // a deck measures a view as soon as it is drawn
+    return here ? mount(here) : recordOf(model).then((found) => (found ? mount(found) : undefined));
   },
 };
