@@ -6,8 +6,8 @@ const PHONE = "(max-width: 600px)", MARGIN = 8; // pixels between what is shown 
 const MOST = 1000; // tokens that one press of Write adds at most
 const THINNEST = 0.12; // attention that is drawn as a thread
 const LANES = 5; // of the threads below a line of text, as many as there are colours of heads
-const LEAST = 0.004, ROOM = 0.12; // probabilities from which a token has a part of its own on the line, and room for its name
-const OFFERS = 6; // words that are offered while a visitor types
+const LEAST = 0.004; // a probability from which a token has a part of its own on the line
+const OFFERS = 5; // words that are offered while a visitor types
 const SLOW = [1500, 1000, 600]; // milliseconds that the first draws of a text take, so that they can be seen
 const VISIBLE = 0.0005; // a probability that rounds to more than 0.0 %
 const IDLE_MS = 700; // without a key, until a beginning is called wrong
@@ -50,7 +50,7 @@ const LOOK = `
   .say.wrong, .say.wrong b { color: var(--bad) }
   .stack { position: relative; margin: 16px 0 8px } .stack .parts { display: flex; height: 26px; border-radius: 4px; overflow: hidden; background: var(--soft) }
   .stack i { flex: none; overflow: hidden; font-style: normal; line-height: 26px; text-align: center; white-space: nowrap; background: var(--accent); color: var(--on-accent); border-right: 1px solid var(--paper) }
-  .stack i.few { background: none } .stack i.hit { background: var(--ink); color: var(--paper) }
+  .stack i.few { background: none; border: 0 } .stack i.hit { background: var(--ink); color: var(--paper) }
   .stack s { position: absolute; top: -13px; width: 0; margin-left: -8px; border: 8px solid transparent; border-top: 12px solid var(--ink); visibility: hidden }
   .stack s::after { content: ""; position: absolute; top: -12px; left: -1.5px; width: 3px; height: 42px; background: var(--ink); box-shadow: 0 0 0 1px var(--paper) }
   .stack s.falls { visibility: visible }
@@ -95,7 +95,7 @@ const LOOK = `
   }
   &.compact {
     .begin > div:not(.row) { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div:not(.row) > * { flex: none }
-    .begin { margin-bottom: 2px } .begin > div:not(.row) span { display: none } textarea { height: 44px; padding-block: 7px }
+    .begin { margin-bottom: 2px } .begin > div:not(.row) span { display: none } .offers button { padding: 0 10px } .bar button { padding-inline: 12px } .bar .main { min-width: 6em } textarea { height: 44px; padding-block: 7px }
     .how { margin-top: 8px; color: var(--quiet) } .how summary { cursor: pointer; width: max-content }
   }
   @container (min-width: 561px) {
@@ -231,7 +231,8 @@ function line(named) {
       else parted.push({ p });
     });
     parts.replaceChildren(...parted.filter(({ p }) => p > 0).map(({ id, p }) => make("i", { style: `width: ${100 * p}%`, "data-id": id, class: id === undefined ? "few" : false },
-      id !== undefined && p >= ROOM ? named(id) : "")));
+      id === undefined ? "" : named(id))));
+    for (const part of parts.children) if (part.scrollWidth > part.clientWidth) part.textContent = ""; // no half of a name
     marker.className = "";
   }
   /** Lets the number fall onto the part of the token that it draws. */
