@@ -20,7 +20,7 @@ from pathlib import Path
 from time import sleep
 import torch
 from tinylm_classroom import attention_view, control, predict, residual_view, sampling_view, shape_flow
-from tinylm_classroom import patch_view, token_view, training_view
+from tinylm_classroom import patch_view, token_view, training_view, watch
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.training.loop import Step
 
@@ -39,6 +39,7 @@ def updates():
     "tokens": "token_view({'a story': story}, [ready.tokenizer])",
     "residual": "residual_view(ready.model, ready.tokenizer, story)",
     "patch": "patch_view(ready.model, ready.tokenizer, story, story[:-4] + 'gray', ('fan', 'book'))",
+    "writer": "watch(ready.model, ready.tokenizer)",
     "busy": "while not Path('go').exists(): sleep(0.1)",
     "training": "await training_view(updates(), ready.model, ready.tokenizer, total_steps=9999)",
 }
@@ -139,6 +140,10 @@ def test_a_view_says_when_its_kernel_is_busy_or_gone_and_leaves_its_picture(open
     question = alive(lesson, "predict")  # it is judged in the page
     enter(question.get_by_role("textbox"), "4")
     expect(question.locator(".verdict")).to_contain_text("Right.")
+    writer = alive(lesson, "writer")  # it has the model in the page
+    n = writer.locator(".token").count()
+    writer.get_by_role("button", name="One word").click()
+    expect(writer.locator(".token")).to_have_count(n + 1)
     lesson.show_cell(list(CELLS).index("attention"))
     lesson.screenshots("views-restarted")
 
@@ -153,9 +158,9 @@ def test_a_view_says_when_its_kernel_is_busy_or_gone_and_leaves_its_picture(open
     page.evaluate(f"() => {NOTEBOOK}.sessionContext.shutdown()")
     assert_says_that_its_kernel_is_gone(lesson, [*ASKING, "sampling"])
     assert_pictures(lesson, ["widget-interact"])
-    lesson.reload()  # what was saved is alive, without its kernel
+    lesson.reload()  # what was saved is alive, without its kernel; no model was saved
     assert_says_that_its_kernel_is_gone(lesson, [*ASKING, "sampling"])
-    assert_pictures(lesson, ["widget-interact"])
+    assert_pictures(lesson, ["widget-interact", "writer"])
 
     path.write_text(path.read_text(encoding="utf-8").replace("n is 13", "n is 13, changed by another program"))
     lesson.reload()

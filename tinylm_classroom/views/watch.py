@@ -164,16 +164,22 @@ def _percent(p: float) -> str:
     return "<0.1 %" if 0 < p < 0.0005 else f"{100 * p:.1f} %"
 
 
+def _drawable(text: str) -> str:
+    """The text with a sign for each character that no font has."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
 def _draw(text: str, unit: str, bars: Sequence[tuple[str, float, float | None]]) -> Figure:
     """The text, and below it the bars (name, probability, exact or None) of its next token."""
-    lines = wrap(text.strip(), _LINE)[-6:] or [""]
+    lines = wrap(_drawable(text.strip()), _LINE)[-6:] or [""]
     heights = [0.3 * len(lines) + 0.1, 0.34 * len(bars) + 0.7]
     names, probs, exact = zip(*bars, strict=True)
     places = range(len(bars))
     with drawing(_WIDTH, sum(heights) + 0.3, axes_grid=False) as figure:
         above, ax = figure.subplots(2, height_ratios=heights)
         above.axis("off")
-        above.text(0, 1, "\n".join([*lines[:-1], f"{lines[-1]} ..."]), va="top", size=14)
+        shown = "\n".join([*lines[:-1], f"{lines[-1]} ..."])
+        above.text(0, 1, shown, va="top", size=14, parse_math=False)
         ax.barh(places, probs, height=0.62, color=SERIES[0], label="the model")
         if exact[0] is not None:
             mark = {"marker": "|", "s": 190, "linewidths": 3, "color": INK, "zorder": 3}
@@ -181,7 +187,7 @@ def _draw(text: str, unit: str, bars: Sequence[tuple[str, float, float | None]])
             where = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
             ax.legend(frameon=False, ncols=2, borderpad=0, **where)
         ax.set(title=f"The next {unit}", xlabel="probability")
-        ax.set_yticks(places, names, size=13)
+        ax.set_yticks(places, map(_drawable, names), size=13, parse_math=False)
         ax.set_xlim(0)
         ax.invert_yaxis()
         ax.tick_params(length=0)

@@ -24,6 +24,7 @@ from tinylm_classroom.views.sampling import sampling_view
 from tinylm_classroom.views.shape_flow import shape_flow
 from tinylm_classroom.views.softmax import softmax_view
 from tinylm_classroom.views.token import token_view
+from tinylm_classroom.views.watch import watch
 from tinylm_classroom.views.what_if import what_if
 from tinylm_lib import TransformerLM, preset
 from tinylm_lib.text.tokenizers import ByteTokenizer
@@ -32,6 +33,7 @@ MODULES = sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem not in 
 STORY = "\nOne mild evening, kind Samir ran to Northgate. He"
 LOOKED_UP = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 SWAPPED = (LOOKED_UP, "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink")
+LARGEST = {"watch": 57_000}  # what the exported page shows, too
 VIEWS = {
     "attention": lambda model, words: attention_view(model, words, LOOKED_UP, layer=2),
     "cache": lambda model, words: cache_view(preset("gpt2", "small"), ByteTokenizer(), "a" * 16),
@@ -45,6 +47,7 @@ VIEWS = {
     "shape_flow": lambda model, words: shape_flow(model, words, STORY),
     "softmax": lambda model, words: softmax_view([12.6, 10.5, -0.5, 3.98], [" Jamal", " Carlos", "<b>", "."]),
     "token": lambda model, words: token_view({"a <b>": STORY}, [words, ByteTokenizer()]),
+    "watch": lambda model, words: watch(model, words),
 }
 
 
@@ -70,7 +73,7 @@ def test_a_view_is_small_the_same_on_every_run_and_survives_an_untrusted_noteboo
 @pytest.mark.parametrize("name", MODULES)
 def test_a_script_is_inline_small_imports_nothing_and_declares_no_name_twice(name):
     shared, own = source("shared"), source(name)
-    assert len((shared + own).encode()) <= 40_000
+    assert len((shared + own).encode()) <= LARGEST.get(name, 40_000)
     for text in (shared, own):
         assert not re.search(r"^\s*import\b|\bimport\(|https?:|</script|fetch\(|innerHTML", text, re.M)
     assert own.count("export default") == 1 and "export default" not in shared
