@@ -93,6 +93,24 @@ def test_a_drawn_number_falls_on_the_part_of_its_word(open_page):
         assert word in ("", page.locator(TOKENS).last.inner_text())
 
 
+def test_threads_follow_the_text_when_its_width_changes(open_page):
+    page = open_page(viewport={"width": 1280, "height": 900})
+    expect(page.locator(f"{VIEW} .say")).to_contain_text("345 words")
+    grow(page, 3)
+    page.set_viewport_size({"width": 390, "height": 844})
+    ends = """view => {
+      const box = (part) => view.querySelector(part).getBoundingClientRect();
+      const next = box(".coming"), sheet = box(".sheet");
+      return [...view.querySelectorAll(".threads path")].map((path) => {
+        const at = path.getPointAtLength(path.getTotalLength());
+        return Math.hypot(sheet.left + at.x - (next.left + next.width / 2), sheet.top + at.y - next.bottom);
+      });
+    }"""
+    page.wait_for_timeout(500)
+    far = page.locator(VIEW).evaluate(ends)
+    assert far and max(far) < 16
+
+
 def test_without_motion_a_drawn_number_is_there_at_once(open_page):
     page = open_page(reduced_motion="reduce")
     page.locator(VIEW).get_by_role("button", name="One word", exact=True).click()

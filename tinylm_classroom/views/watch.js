@@ -95,11 +95,12 @@ const LOOK = `
   }
   &.compact {
     .begin > div:not(.row) { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div:not(.row) > * { flex: none }
-    .begin { margin-bottom: 2px } .begin > div:not(.row) span { display: none } .offers button { padding: 0 10px } .bar button { padding-inline: 12px } .bar .main { min-width: 6em } textarea { height: 44px; padding-block: 7px }
+    .begin { margin-bottom: 2px } .begin > div:not(.row) span { display: none } .offers button { padding: 0 10px } textarea { height: 44px; padding-block: 7px }
     .how { margin-top: 8px; color: var(--quiet) } .how summary { cursor: pointer; width: max-content }
   }
   @container (min-width: 561px) {
     &.compact .both { gap: 10px 28px; grid-template-columns: minmax(0, 1.1fr) minmax(350px, 1fr) } &.compact .knobs { gap: 16px }
+    &.compact .bar button { padding-inline: 12px } &.compact .bar .main { min-width: 6em }
     &.compact .text { height: 216px } &.compact .sheet { font-size: 21px; line-height: 46px } &.compact tbody :is(td, th) { height: 32px }
     &.compact .say { font-size: 18px; min-height: 2.8em; margin: 0 } &.compact .what { min-height: 32px }
   }
@@ -592,6 +593,7 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
     status);
   view.classList.add("writer", ...(isCompact ? ["compact"] : []));
   phone.addEventListener("change", show);
+  new ResizeObserver(() => show()).observe(paper.box); // threads follow the lines of the text
   begin();
   return {
     start() {
@@ -609,7 +611,7 @@ export default {
     const mount = (found) => {
       const live = new Promise((opened) => { setTimeout(() => opened(tinylm.open(found.record))); }); // after the page has changed
       const { start } = writer(el, { ...found, beginnings, live, isCompact: !page });
-      if (writes) start();
+      if (writes) queueMicrotask(start); // after the page has placed the view
       return async () => (await live).close();
     };
     const here = recordOfPage(model); // a deck measures a view as soon as it is drawn
