@@ -118,6 +118,7 @@ const LOOK = `
     .bar { flex-wrap: nowrap; gap: 8px } .bar button { padding: 5px 4px; flex: 1 1 auto; white-space: nowrap } .bar .main { min-width: 5.2em }
     .knobs { gap: 8px } .seed, .slide { gap: 6px } .seed input { width: 2.9em; padding: 4px 6px } .slide { grid-template-columns: max-content minmax(32px, 1fr) 2.2em }
     .what { min-height: 34px } h2 { font-size: 20px } .say { font-size: 18px; min-height: 2.8em; margin: 0 }
+    &.compact .say { min-height: 4.2em }
     table, thead, tbody { display: block } tr { display: grid; grid-template-columns: minmax(0, 1fr) 5em 5em; align-items: center }
     :is(td, th) { height: auto; line-height: 26px } tbody tr { padding-bottom: 7px }
     thead th:first-child { grid-row: 1 } thead .number { padding: 0 } td:has(.track) { grid-area: 2 / 1 / 3 / -1; padding: 0 } .track { height: 12px } .track s { height: 18px; top: -3px }
