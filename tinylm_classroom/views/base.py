@@ -32,7 +32,7 @@ MIME = "application/vnd.tinylm.view+json"
 SHARED = "shared"
 LIVE = SCRIPTS.parent / "live"
 # a script that a module begins with, because others do, too
-SHARED_WITH = {"training": "run", "rewards": "run", "watch": "record", "what_if": "record"}
+SHARED_WITH = {"training": "run", "rewards": "run", "watch": "record"}
 # what a module takes from the script of the same name there
 FROM_LIVE = {"sampling": "nextTokenProbs"}
 # modules that compute with the model itself, in the browser; without it their picture stays
