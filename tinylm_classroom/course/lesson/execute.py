@@ -10,16 +10,18 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
+from ...display import frames
 from ...display.picture import WIDGET
 
 CELL_SECONDS = 120
 # Spinning threads stall on a busy machine; parts that somebody kept must not change what is built.
-SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
+SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off", frames.SWITCH: "on"}
 OF_A_READER = "TINYLM_WORK"  # its folder is named in what a check prints
 
 
 def execute(notebook: NotebookNode, name: str) -> float:
-    """Runs the notebook in a fresh kernel and an empty folder; returns the seconds it took.
+    """Runs the notebook in a fresh kernel and an empty folder; returns the seconds it took, without
+    those of the frames of its controls, which no reader computes.
 
     Raises: ValueError if a cell raises or does not end, the lesson leaves files behind, or nbval
     could not compare it.
@@ -51,7 +53,14 @@ def execute(notebook: NotebookNode, name: str) -> float:
             "lessons write into a temporary folder or work/ only"
         )
     _tidy(notebook, name)
-    return seconds
+    return seconds - _seconds_of_frames(notebook)
+
+
+def _seconds_of_frames(notebook: NotebookNode) -> float:
+    """Takes from the outputs how long their frames took, and returns the sum."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    found = [output.get("data", {}).get(frames.MIME) for output in outputs]
+    return sum(control.pop("seconds") for control in found if control)
 
 
 def _tidy(notebook: NotebookNode, name: str) -> None:
