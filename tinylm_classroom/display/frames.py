@@ -220,8 +220,9 @@ def _packed(frames: dict[str, str], first: str, colors: int) -> dict[str, str]:
             continue
         pictures = [_stored(pixels, known, i, colors) for i, pixels in enumerate(drawn)]
         known[setting] = [picture.pixels for picture in pictures]
-        sources = iter(pictures)
-        packed[setting] = PICTURE.sub(lambda _: next(sources).stored, frames[setting])  # noqa: B023
+        parts = PICTURE.split(frames[setting])
+        parts[1::2] = [picture.stored for picture in pictures]
+        packed[setting] = "".join(parts)
     return packed
 
 

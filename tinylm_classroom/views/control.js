@@ -5,7 +5,8 @@ const CONTROL = `
 .reveal .tinylm-view.control .bar { padding-right: 0 }
 @container (max-width: 560px) { .tinylm-view.control .bar { padding-right: 0 } }
 .tinylm-view.control .slide { font-size: var(--type-text); color: var(--ink); flex-wrap: wrap; gap: 4px 12px }
-.tinylm-view.control .slide input { width: 300px; max-width: 100% }
+.tinylm-view.control .slide:has([type=range]) { flex: 0 1 480px }
+.tinylm-view.control .slide input { flex: 1 1 120px; max-width: 300px }
 .tinylm-view.control .slide .value { font-weight: 700; min-width: 2.6em }
 .tinylm-view.control select { font: inherit; max-width: 100%; padding: 5px 10px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
 .tinylm-view.control select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
