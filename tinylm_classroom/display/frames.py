@@ -259,7 +259,8 @@ def _differs(one: np.ndarray, other: np.ndarray, step: int = 1) -> np.ndarray:
     """Where (height, width) a reader could see that two pictures differ; of each axis one in
     `step`.
     """
-    one, other = one[::step, ::step], other[::step, ::step]
+    one = one[::step, ::step]
+    other = other[::step, ::step]
     return (np.maximum(one, other) - np.minimum(one, other)).max(-1) > UNSEEN
 
 

@@ -58,9 +58,12 @@ def execute(notebook: NotebookNode, name: str) -> float:
 
 def _seconds_of_frames(notebook: NotebookNode) -> float:
     """Takes from the outputs how long their frames took, and returns the sum."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    found = [output.get("data", {}).get(frames.MIME) for output in outputs]
-    return sum(control.pop("seconds") for control in found if control)
+    seconds = 0.0
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            stored = output.get("data", {}).get(frames.MIME, {})
+            seconds += stored.pop("seconds", 0.0)
+    return seconds
 
 
 def _tidy(notebook: NotebookNode, name: str) -> None:
