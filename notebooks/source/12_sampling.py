@@ -244,7 +244,7 @@ def tree_at(temperature: float = 2.0, min_p: float = 0.0) -> None:
 
 
 # %% slide="subslide"
-control(tree_at, temperature=(0.1, 2.0, 0.1), min_p=(0.0, 0.5, 0.05))
+control(tree_at, temperature=(0.1, 2.0, 0.1), min_p=(0.0, 0.5, 0.05), frames=10)
 
 # %% evidence="tree-cut"
 for rules in ({"temperature": 0.1}, {"temperature": 2}, {"temperature": 2, "min_p": 0.1}):

@@ -1261,7 +1261,7 @@ def try_rank(rank=2, rate=0.01):
 
 
 # %% slide="skip"
-control(try_rank, rank=[2, 1, 8, 32], rate=[0.01, 0.005, 0.02, 0.05])
+control(try_rank, rank=[2, 1, 8, 32], rate=[0.01, 0.005, 0.02, 0.05], frames=7)
 
 # %% [markdown] tags=["note"]
 # **Say.** Why is B zero and A random? Try the two other ways.

@@ -18,6 +18,7 @@ from pygments.lexers import PythonLexer
 
 from tinylm_lib.files import write_whole
 
+from ..display import frames
 from ..display.cards import inline
 from ..folders import own
 from ..views.base import MIME, SHARED, json_in_html, source
@@ -124,7 +125,7 @@ def output_html(output: NotebookNode, modules: set[str]) -> str:
     if output.output_type in ("stream", "error"):
         text = output.get("text") or f"{output.ename}: {output.evalue}"
         return f'<pre class="output">{escape(strip_ansi(text).rstrip())}</pre>'
-    if view := output.data.get(MIME):
+    if view := output.data.get(MIME) or _control(output.data):
         modules.add(view["module"])
         data = f'<script type="application/json">{json_in_html(view["data"])}</script>'
         return (
@@ -134,6 +135,14 @@ def output_html(output: NotebookNode, modules: set[str]) -> str:
     if html := output.data.get("text/html"):
         return f'<div class="output rich">{html}</div>'
     return f'<pre class="output">{escape(strip_ansi(output.data.get("text/plain", "")))}</pre>'
+
+
+def _control(data: dict[str, Any]) -> dict[str, Any] | None:
+    """The frames of a control as a view that steps through them."""
+    found = data.get(frames.MIME)
+    if not found:
+        return None
+    return {"module": "control", "data": frames.with_first(found, data["text/html"])}
 
 
 def led_to_anchors(content: str, page: Page, headings: list[tuple[int, str, str]]) -> str:

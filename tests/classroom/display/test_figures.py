@@ -255,11 +255,27 @@ def test_a_flat_picture_is_small_and_close_to_the_whole_one():
         figures.cells(ax, [[1.0, 0.93, 0.5, 0.07, 0.0]], [[1.0, 0.93, 0.5, 0.07, 0.0]], ["row"], [2])
     flat, whole = (figures.framed(figure, "alt", "caption", "", flat=flat) for flat in (True, False))
     pyplot.close(figure)
-    assert len(flat) < len(whole) / 2
+    assert len(flat) < len(whole)
     one, other = (np.asarray(picture(html).convert("RGB"), dtype=int) for html in (flat, whole))
     assert np.abs(one - other).mean() < 2
     middle = one[len(one) // 3]
     assert len({tuple(pixel) for pixel in middle}) >= 5, "1.00 and 0.93 have one colour"
+
+
+def test_a_picture_with_a_palette_looks_like_what_was_drawn_and_is_half_as_large():
+    rng = np.random.default_rng(0)
+    with figures.axes("Weights", "key", "query") as (figure, ax):
+        ax.imshow(rng.random((12, 12)), cmap=figures.HEAT)
+        ax.plot(range(12), rng.random(12) * 12)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", facecolor="white", dpi=figures.PIXELS_PER_INCH * figures.SHARPNESS)
+    shown = picture(figures.framed(figure, "alt", "caption", ""))
+    pyplot.close(figure)
+    one, other = (np.asarray(each.convert("RGB"), dtype=int) for each in (shown, Image.open(buffer)))
+    assert shown.mode == "P" and np.abs(one - other).mean() < 0.2
+    assert (np.abs(one - other).max(-1) > 24).mean() < 0.002
+    assert one[0, 0].tolist() == [255, 255, 255]
+    assert len(figures.framed(figure, "alt", "caption", "")) < len(buffer.getvalue()) * 4 / 3 / 2
 
 
 def test_a_picture_knows_the_points_of_its_smallest_text():

@@ -14,7 +14,7 @@ from tinylm_lib.files import write_whole
 MAKERS = {
     "course": "build",
     "course/lesson": "cut execute notes plans read rules transform write",
-    "display": "cards control figures numbers",
+    "display": "cards control figures frames numbers",
     "views": "base predict",
 }
 CLASSROOM = Path(__file__).parents[2]
