@@ -396,3 +396,19 @@ def test_the_same_look_or_head_may_be_named_twice() -> None:
         once = logits(model)
     with intervene(model, silence=[(0, 1), [0, 1]], forbid=(look for look in LOOKS + LOOKS), stop=[(1, "ffn")] * 2):
         assert torch.equal(logits(model), once)
+
+
+def test_a_copy_made_inside_keeps_the_changes_and_the_model_does_not() -> None:
+    model, ids = scrambled(tiny("modern")), some_ids(2, 9)
+    usual = model(ids)
+    changes: dict[str, Any] = {
+        "silence": [(1, 2)],
+        "forbid": [(0, 1, 5, 3)],
+        "stop": [(1, "ffn")],
+        "write": [(0, 17, 5)],
+    }
+    with intervene(model, **changes):
+        inside, changed = model(ids), copy.deepcopy(model)
+    torch.testing.assert_close(changed(ids), inside, rtol=0, atol=0)
+    torch.testing.assert_close(model(ids), usual, rtol=0, atol=0)
+    assert not torch.allclose(inside, usual, atol=1e-2)

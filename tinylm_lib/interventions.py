@@ -47,6 +47,7 @@ def intervene(
     head.
     Positions are those in the text, also through a cache and with padding. Gradients flow. Blocks
     may be nested; where two of them replace the same thing, the inner one counts.
+    A copy that is made inside, by copy.deepcopy, keeps the changes.
     Yields the model itself.
     Raises TypeError or ValueError for what the model does not have and for a head or a unit that is
     replaced twice; in the block, ValueError for a position that has no row of means.

@@ -79,7 +79,7 @@ def writing(browser: Browser, address: str, scheme: str) -> Iterator[Locator]:
     while tokens.count() < TOKENS and pause.is_visible():
         page.clock.run_for(TICK_MS)
     expect(tokens).to_have_count(TOKENS)
-    expect(view.locator(".say")).to_contain_text(f"It drew {tokens.last.inner_text()}")
+    expect(view.locator(".say")).to_contain_text(f": {tokens.last.inner_text()} (")
     yield view
     page.close()
 

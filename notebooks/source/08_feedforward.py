@@ -15,7 +15,7 @@ import copy
 
 import torch
 
-from tinylm_lib import storyworld
+from tinylm_lib import intervene, storyworld
 from tinylm_classroom import capture, figures, predict
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import gaps
@@ -55,15 +55,12 @@ stories = [storyworld.story(generator) for _ in range(60)]
 # %%
 def without(part: str, layers: tuple[int, ...] = (0, 1, 2)):
     """A copy of the shipped model in which this part of these layers adds nothing."""
-    changed = copy.deepcopy(model)
-    for layer in layers:
-        module = changed.blocks[layer].get_submodule(part)
-        module.register_forward_hook(lambda module, inputs, output: torch.zeros_like(output))
-    return changed
+    with intervene(model, stop=[(layer, part) for layer in layers]):
+        return copy.deepcopy(model)  # the copy keeps the change
 
 
 # %% [markdown] slide="say"
-# A *hook* is a function that PyTorch calls after a module, and what it returns replaces the result of the module. `gaps` compares the most probable word of the model with the word of the story, for each kind of word that an earlier word determines.
+# `gaps` compares the most probable word of the model with the word of the story, for each kind of word that an earlier word determines.
 
 # %% slide="skip"
 readers = {"as trained": model, "no feed-forward": without("ffn"), "no attention": without("attention")}
@@ -906,7 +903,7 @@ assert any_name > 0.99 and on_names > math.log(len(name_ids)) + 0.05
 
 # %% [markdown] slide="subslide"
 # ### Does this model use its gates?
-# We let the gates of all three layers no longer react to the word, by holding each at its average. And we hold the up route instead, or both.
+# We let the gates of all three layers no longer react to the word, by holding each at its average. And we hold the up route instead, or both. A *hook* is a function that PyTorch calls after a module, and what it returns replaces the result of the module.
 
 
 # %% slide="skip"
