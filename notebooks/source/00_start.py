@@ -3,7 +3,7 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python, and what a logarithm is. *Builds* your first writer: a loop around a language model. *Runs* in about 25 s on two cores.
-# *Teaches* in about 61 minutes, plus 10 of exercises.
+# *Teaches* in about 60 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library, `tinylm_lib`, and say why it is there. You can read this page as it is, or run it in JupyterLab, where <kbd>Shift</kbd>+<kbd>Enter</kbd> runs a cell. Then you work on a copy of your own, so you cannot break anything.
 
@@ -46,10 +46,10 @@ shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 watch(model, tokenizer)
 
-# %% [markdown]
+# %% [markdown] slide="skip"
 # Before each word the model gives every word that it knows a **probability**: how likely it thinks the word is to come next. The bars show the largest ones. A random number then decides which word is written. We know the program that makes the stories of StoryWorld, so we also know the exact probabilities: a mark on each bar. Compare the bars with the marks. Where is the model right, and where is it not?
 
-# %%
+# %% slide="skip"
 print(f"read {shipped.extra['n_stories']:,} stories, knows {tokenizer.vocab_size} words and marks")
 print(f"made of {sum(p.numel() for p in model.parameters()):,} numbers, its parameters")
 

@@ -43,6 +43,7 @@ plt.style.use(figures.STYLE)
 shipped = load_pretrained("storyworld")
 tokenizer = shipped.tokenizer
 trained = shipped.model.embed.weight.detach()  # (V, C): a row for each token
+assert trained.shape == (345, 128)
 for word in ("red", "blue", "kite"):
     row = trained[tokenizer.encode(f" {word}")[0]]  # (C)
     print(f"{word:<5}", "  ".join(f"{number:5.2f}" for number in row[:5].tolist()), " ...")

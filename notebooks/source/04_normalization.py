@@ -481,7 +481,7 @@ for part in ("blocks.0.attn_norm", "blocks.1.attn_norm", "blocks.2.attn_norm", "
     print(f"{part:<18} gets sizes from {met.min():.1f} to {met.max():4.1f}, on average {met.mean():4.1f}")
 
 # %% [markdown]
-# In front of the final norm the largest vector is nearly 50 times as large as the smallest. Which are the large ones?
+# The sizes differ most in front of the final norm. Which vectors are the large ones?
 
 # %% slide="skip"
 final_sizes = size(caught.inputs["final_norm"])  # (B, T)

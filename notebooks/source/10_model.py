@@ -1138,7 +1138,7 @@ assert to_ln[True] < to_ln[False]
 assert min(losses[-1] for losses in by_heart[True]) > 2 + max(losses[-1] for losses in by_heart[False])
 
 # %% [markdown]
-# The first loss looks even better with the mistake, and after 50 updates the spoiled model is far behind, with both seeds. [[spoiled-gains]] With more updates it learns the batch as well. So a first loss near ln V shows only that the model has no opinion yet. Look at the sizes of the gradients, too:
+# The first loss looks even better with the mistake, and after 51 updates the spoiled model is far behind, with both seeds. [[spoiled-gains]] With more updates it learns the batch as well. So a first loss near ln V shows only that the model has no opinion yet. Look at the sizes of the gradients, too:
 
 # %%
 for spoil in (False, True):

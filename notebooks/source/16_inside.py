@@ -1149,7 +1149,7 @@ for layer in range(2):
     assert all(value > 0.9 if (layer, head) == (0, 1) else value < 0.1 for head, value in enumerate(row))
 
 # %% [markdown]
-# Exchanged between two positions, the 32 numbers of one head turn the answer around, and no other head of the first two layers does that. [[marks]] If later heads fetch the marked name, they must now look at the giver. Do they, from the last word?
+# Exchanged between two positions, the output of one head turns the answer around, and no other head of the first two layers does that. [[marks]] If later heads fetch the marked name, they must now look at the giver. Do they, from the last word?
 
 # %% evidence="heads-follow"
 run = with_exchange(0, [1], gift_ids, gave_at)

@@ -342,6 +342,12 @@ def test_the_library_keeps_the_rule(rule: Callable[[Source], list[str]]) -> None
     assert not bad, "\n".join(["", *bad])
 
 
+def test_the_lines_of_the_tools_can_be_read() -> None:
+    paths = sorted((ROOT / "tools").rglob("*.py"))
+    found = [source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths]
+    assert len(found) > 10 and [violation for s in found for violation in lines_can_be_read(s)] == []
+
+
 @pytest.mark.parametrize(("rule", "path", "text"), PLANTED, ids=lambda value: getattr(value, "__name__", None))
 def test_the_rule_finds_a_planted_violation(rule: Callable[[Source], list[str]], path: str, text: str) -> None:
     found = rule(source(path, text))

@@ -306,22 +306,29 @@ function manuscript(unit, select) {
 
 /** What the rules of StoryWorld say about a text that is read token by token; `word` gives the text of an id. */
 function rules(stories, word) {
-  const { StoryReader } = tinylm, reader = new StoryReader(stories), words = [];
+  const { StoryReader } = tinylm, words = [];
+  let reader = new StoryReader(stories);
   const begins = (place) => Math.max(0, words.lastIndexOf("\n", place - 1)); // where the story of a position begins
   const found = {
-    broken: Infinity, // the position of the first token that no story has there; after it, nothing is known exactly
+    broken: Infinity, // the position of the first token that no story has there; up to the next story, nothing is known exactly
     isOver: false, // whether a story has just ended
     read(id) {
-      const place = words.push(word(id)) - 1;
-      found.isOver = false;
-      if (found.broken < Infinity || (place === 0 && words[0] === "\n")) return; // a line end before the first story is not a part of it
-      if (reader.read(words[place])) found.isOver = words[place] === "\n"; else found.broken = place;
+      const place = words.push(word(id)) - 1, isEnd = words[place] === "\n", isBroken = found.broken < Infinity;
+      found.isOver = isEnd && place > 0; // a line end before the first story is not a part of it
+      if (isEnd && place === 0) return;
+      if (isBroken && !isEnd && words[found.broken] !== "\n") return;
+      if (isBroken) {
+        reader = new StoryReader(stories); // the next story has exact probabilities again
+        found.broken = Infinity;
+        if (isEnd) return;
+      }
+      if (!reader.read(words[place])) found.broken = place;
     },
     /** The exact probability of each id at a position, as a function; null where it is not known. */
     exact(place) {
       if (place > found.broken || (place === 0 && words[0] === "\n")) return null;
       const past = place < words.length ? new StoryReader(stories) : reader;
-      if (past !== reader) for (const each of words.slice(begins(place), place)) past.read(each);
+      if (past !== reader) for (const each of words.slice(begins(place), place)) if (!past.read(each) && each !== "\n") return null;
       const probs = past.probs();
       return (id) => probs.get(word(id)) ?? 0;
     },

@@ -123,7 +123,7 @@ def _pictured(
 ) -> View:
     """The view with the text and the bars of its next token as its picture."""
     unit = UNITS[tokenizer.kind]
-    ids = torch.tensor([tokenizer.encode(text)], device=model.embed.weight.device)  # (B, T)
+    ids = torch.tensor([tokenizer.encode(text)], device=model.embed.weight.device)
     with evaluation_mode(model):
         logits = model(ids[:, -model.config.max_seq_len :])[:, -1, : tokenizer.vocab_size]
     probs = next_token_probs(logits.float())[0].cpu()

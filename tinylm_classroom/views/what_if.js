@@ -6,10 +6,10 @@ const KINDS = [["word", "a word"], ["look", "a look"], ["head", "a head"], ["par
 const OPENS = { silence: "head", mean: "head", forbid: "look", stop: "part", write: "unit" }; // where each change is made
 const HINTS = {
   word: "Choose a word of the text, then another one for it.",
-  look: "The shade is the attention that the asking word gives. Choose a word to forbid this look; the others get its share.",
+  look: "The shade is the attention that the asking word gives. Choose a word to forbid this look; the others get its share. If none is left, the head adds nothing.",
   head: "As it is, silent (its mixture is 0), or its mean: at each position the same for every text.",
   part: "A part that is stopped adds nothing to the stream.",
-  unit: "While a unit is active, it writes its column into the stream. Give it the output row of a word instead.",
+  unit: "A unit adds its value times its column to the stream. Put another column in its place, that of a word: a positive value then makes the word likelier, a negative one less likely.",
 };
 const CARD = `
 .tinylm-view.what_if {
@@ -18,7 +18,7 @@ const CARD = `
   .sentence > * { display: grid; justify-items: center; padding: 3px 6px; border: 2px solid transparent; border-radius: 7px; background: none; color: inherit; font: inherit; line-height: 1.3 }
   .sentence .shade { background: var(--shade); color: light-dark(${inkFrom("light")}, ${inkFrom("dark")}) }
   .sentence button:hover { border-color: var(--line) } .sentence button[aria-pressed=true] { border-color: var(--focus) }
-  .sentence small, .panel small { font-size: var(--type-small); font-variant-numeric: tabular-nums } .sentence s { color: var(--quiet) }
+  .sentence small, .panel small { font-size: var(--type-small); font-variant-numeric: tabular-nums } .sentence s { color: var(--quiet) } .sentence small { white-space: nowrap }
   .sentence .forbidden { background: repeating-linear-gradient(135deg, var(--line) 0 2px, var(--soft) 2px 7px) }
   .panel { display: flex; flex-wrap: wrap; gap: 8px 18px; align-items: center; min-height: 46px; margin: 0 0 10px; font-size: var(--type-label) }
   .panel p { flex: 1 1 100%; margin: 0; color: var(--quiet) } .panel table { border-spacing: 5px 4px; border-collapse: separate; margin: 0 } .panel th { font-weight: 400; color: var(--quiet); padding: 0 6px; white-space: nowrap }
@@ -27,7 +27,7 @@ const CARD = `
   .changes { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center; margin: 0 0 10px; font-size: var(--type-label); min-height: 34px } .changes b { margin-right: 4px }
   .changes button { padding: 3px 12px; border-radius: 20px; border-color: var(--line); background: none; color: var(--ink) } .changes button:hover { background: var(--soft) }
   .next { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0 } .next th { font-weight: 400; text-align: left; padding: 3px 10px 3px 0; white-space: nowrap }
-  .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0 2px 14px; text-align: right; white-space: nowrap } .next th:nth-child(n + 3) { text-align: right; padding: 0 0 0 14px } .next td.bars { width: 62%; padding: 2px 12px }
+  .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0 2px 14px; text-align: right; white-space: nowrap; vertical-align: middle } .next th:nth-child(n + 3) { text-align: right; padding: 0 0 0 14px } .next td.bars { width: 62%; padding: 2px 12px }
   .next i { position: relative; display: block; height: 11px; margin: 2px 0; border-radius: 3px } .next i > span { display: block; height: 100%; border-radius: 3px; background: var(--accent) }
   .next [hidden] { display: none !important } .next i.before > span { background: none; border: 2px solid var(--quiet) } .next i > u { position: absolute; top: -2px; width: 3px; height: 15px; margin-left: -1px; background: var(--ink) }
   .state { margin-top: 12px } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
@@ -51,7 +51,11 @@ function fields(change) {
   const n = example.filter(isWhole).length;
   return { verb, at: rest.slice(0, n).map(Number), what: decodeURIComponent(rest[n] ?? "") };
 }
-const changesOf = (state) => state.split(";").map((each) => each.trim()).filter(Boolean);
+/** The changes of a state; of two at one place the last. */
+function changesOf(state) {
+  const all = state.split(";").map((each) => each.trim().split(/\s+/).join(" ")).filter(Boolean), key = (change) => JSON.stringify([fields(change).verb, fields(change).at, fields(change).verb === "stop" && fields(change).what]);
+  return [...new Map(all.map((change) => [key(change), change])).values()];
+}
 
 /** A change in words. */
 function told(change, { tokens, changed }) {
@@ -61,8 +65,8 @@ function told(change, { tokens, changed }) {
     silence: () => `${head} is silent`,
     mean: () => `${head} gives its mean`,
     forbid: () => `in ${head} ${named(changed[at[2]])} may not look at ${named(changed[at[3]])}`,
-    stop: () => `the ${PARTS[what]} of block ${at[0]} is stopped`,
-    write: () => `unit ${at[1]} of block ${at[0]} writes ${named(what)}`,
+    stop: () => `the ${PARTS[what]} of layer ${at[0]} is stopped`,
+    write: () => `unit ${at[1]} of layer ${at[0]} writes ${named(what)}`,
   }[verb]();
 }
 
@@ -78,19 +82,29 @@ function says({ rows, state }) {
 
 /** The words before and after, each with two bars and the exact marks. */
 function table({ rows }) {
+  const isExact = rows.some(([, , , ...exacts]) => exacts.some((p) => p !== null)); // somewhere
   const bar = (kind, p, exact) => make("i", { class: kind, "aria-hidden": "true" }, make("span", { style: `width: ${100 * p}%`, hidden: p < 0.0005 }),
     ...(exact === null ? [] : [make("u", { style: `left: ${100 * exact}%` })]));
   const row = ([word, before, after, exact, exactAfter]) => make("tr", {}, make("th", { scope: "row" }, word),
     make("td", { class: "bars" }, bar("before", before, exact), bar("after", after, exactAfter)),
-    make("td", {}, percent(before)), make("td", {}, make("b", {}, percent(after))), make("td", { class: "exact" }, percent(exactAfter)));
-  const head = (text) => (text ? make("th", { scope: "col" }, text) : make("td", { class: "quiet bars" }, "outlined before, filled after, line exact"));
-  return make("table", { class: "next" }, make("thead", {}, make("tr", {}, ...["next word", "", "before", "after", "exact"].map(head))),
+    make("td", {}, percent(before)), make("td", {}, make("b", {}, percent(after))), ...(isExact ? [make("td", { class: "exact" }, percent(exactAfter))] : []));
+  const head = (text) => (text ? make("th", { scope: "col" }, text) : make("td", { class: "quiet bars" }, isExact ? "line: exact" : ""));
+  return make("table", { class: "next" }, make("thead", {}, make("tr", {}, ...["next word", "", "before", "after", ...(isExact ? ["exact"] : [])].map(head))),
     make("tbody", {}, ...rows.map(row)));
+}
+
+/** Layer and head whose largest look from the last word, not at the first one or at itself, is the largest. */
+function strongest(attention) {
+  let most = -1, where = [attention.length - 1, 0];
+  attention.forEach((heads, layer) => heads.forEach((rows, head) => rows.at(-1).slice(1, -1).forEach((weight) => {
+    if (weight > most) [most, where] = [weight, [layer, head]];
+  })));
+  return where;
 }
 
 /** What the model of a page answers where there is no kernel, as `_data` of what_if.py. */
 function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
-  const [L] = data.sizes;
+  const [L, H, F] = data.sizes;
   function tokenLike(word, old) {
     const spellings = old.startsWith(" ") ? [` ${word}`, word] : [word, ` ${word}`];
     let problem = new Error(`${word} is not one token: give a word that is a single token`);
@@ -117,9 +131,14 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
 
   return async ({ text, state = "", look, unit_layer = L - 1 }) => {
     const whole = text === undefined ? data.text : begun(text), given = ids(whole, 1, MOST_TOKENS), now = [...given];
-    const inside = { silence: [], means: [], forbid: [], stop: [], write: [] }, all = [...new Set(changesOf(state))];
+    const inside = { silence: [], means: [], forbid: [], stop: [], write: [] }, all = changesOf(state);
     for (const change of all) {
       const { verb, at, what } = fields(change);
+      if (verb !== "word") within("layer", at[0], L);
+      if (["silence", "mean", "forbid"].includes(verb)) within("head", at[1], H);
+      if (verb === "write") within("unit", at[1], F);
+      if (verb === "forbid" && !(at[3] <= at[2] && at[2] < given.length)) throw new Error(`word ${at[2]} cannot look at word ${at[3]}: there are words 0 to ${given.length - 1}, and none looks ahead`);
+      if (verb === "stop" && !(what in PARTS)) throw new Error(`there is no part ${what}: stop attention or ffn`);
       if (verb === "word") {
         if (at[0] >= given.length) throw new Error(`position ${at[0]} is not one of the text's ${given.length}, which count from 0`);
         now[at[0]] = tokenLike(what, decode(given[at[0]]));
@@ -127,8 +146,8 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
       else if (verb === "write") inside.write.push([...at, tokenLike(what, " ")]);
       else inside[verb].push(verb === "stop" ? [...at, what] : at);
     }
-    const [layer, head, row] = look ?? inside.forbid[0] ?? [L - 1, 0, given.length - 1], asking = Math.min(row, given.length - 1);
-    const before = softmax((await read(given, {})).logits), found = await read(now, { changes: inside, attention: true, steps: unit_layer });
+    const before = softmax((await read(given, {})).logits), found = await read(now, { changes: inside, attention: true, steps: unit_layer }), end = given.length - 1;
+    const [layer, head, row] = look ?? inside.forbid[0] ?? [...strongest(found.attention), end], asking = Math.min(row, end);
     const after = softmax(found.logits), exact = [given, now].map((each) => exactBy(tokenizer.decode(each))), gated = found.steps.gated.at(-1);
     const shown = [...new Set([...best(before, BEST), ...best(after, BEST)])].filter((id) => Math.max(before[id], after[id]) >= LEAST);
     return {
@@ -162,10 +181,11 @@ export default {
     const list = make("div", { class: "changes" }), say = make("p", { class: "say", role: "status" }), bars = make("div"), problem = make("p", { role: "alert" });
     const own = make("input", { type: "text", value: first.text.trim(), spellcheck: "false", autocomplete: "off" });
     const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off" });
+    const apply = make("button", { class: "plain" }, "Apply"), stateField = make("div", { class: "field state" }, make("label", { class: "field" }, "These changes as a text, to send or to paste", code), apply);
     const button = (key, text, isOn, onclick) => make("button", { type: "button", "data-key": key, "aria-pressed": isOn !== null && String(isOn), onclick }, text);
     const count = (name, n, chosen, choose) => segments(name, name, Array.from({ length: n }, (_, at) => [at, String(at)]), chosen, choose);
     const grid = (columns, cell) => make("table", {}, make("tr", {}, make("td"), ...columns.map((name) => make("th", { scope: "col" }, name))),
-      ...Array.from({ length: L }, (_, layer) => make("tr", {}, make("th", { scope: "row" }, `block ${layer}`), ...columns.map((_, at) => make("td", {}, cell(layer, at))))));
+      ...Array.from({ length: L }, (_, layer) => make("tr", {}, make("th", { scope: "row" }, `layer ${layer}`), ...columns.map((_, at) => make("td", {}, cell(layer, at))))));
 
     const PANELS = {
       word() {
@@ -176,7 +196,7 @@ export default {
         if (among) return [make("label", {}, `${tokens[at]} becomes `, make("select", { "data-key": "becomes", onchange: (event) => exchange(event.target.value) },
           ...among.map((word) => make("option", { value: word, selected: word === changed[at] }, word))))];
         const field = make("input", { type: "text", value: changed[at], size: 14, "data-key": "becomes", spellcheck: "false" });
-        return [make("label", {}, `${tokens[at]} becomes `, field), button("exchange", "Exchange", null, () => exchange(field.value.trim()))];
+        return [make("label", {}, `${tokens[at]} becomes `, field), button("exchange", "Exchange", null, () => field.value.trim() && exchange(field.value.trim()))];
       },
       look() {
         const { look: [layer, head, row], changed } = data();
@@ -198,10 +218,10 @@ export default {
       })],
       unit() {
         const { unit_layer: layer, units, classes, tokens } = data(), id = `words of ${L} ${Math.random()}`;
-        const unit = make("input", { type: "number", min: 0, max: F - 1, value: state.unit ?? units[0][0], "data-key": "unit", oninput: () => { state.unit = unit.value; } });
+        const unit = make("input", { type: "number", min: 0, max: F - 1, value: state.unit ?? (units.find(([, value]) => value > 0) ?? units[0])[0], "data-key": "unit", oninput: () => { state.unit = unit.value; } });
         const word = make("input", { type: "text", list: id, size: 12, value: state.writes ?? tokens.at(-1), "data-key": "writes", spellcheck: "false", oninput: () => { state.writes = word.value; } });
         const write = () => put([...without(`write ${layer} ${unit.value}`), `write ${layer} ${Number(unit.value)} ${encodeURIComponent(word.value.trim())}`]);
-        return [count("block", L, layer, (n) => { delete state.unit; ask({ unit_layer: n }); }), make("label", {}, "unit ", unit), make("label", {}, "writes ", word), button("write", "Write", null, write),
+        return [count("layer", L, layer, (n) => { delete state.unit; ask({ unit_layer: n }); }), make("label", {}, "unit ", unit), make("label", {}, "writes ", word), button("write", "Write", null, write),
           make("datalist", { id }, ...Object.values(classes).flat().map((each) => make("option", { value: each }))),
           make("span", {}, "strongest at the last word: ", ...units.flatMap(([at, value]) => [button(`unit ${at}`, `${at} (${fixed(value, 1)})`, null, () => { state.unit = at; draw(); }), " "]))];
       },
@@ -219,6 +239,7 @@ export default {
     function draw() {
       const focused = el.contains(document.activeElement) ? document.activeElement.dataset.key : null, now = data(), all = changes();
       problem.textContent = now.error ?? "";
+      (document.activeElement === code || document.activeElement === apply ? stateField : panel).after(problem);
       sentence.replaceChildren(...now.changed.map(word), make("span", {}, make("b", {}, "?")));
       if (live) panel.replaceChildren(make("p", {}, HINTS[state.kind]), ...PANELS[state.kind]());
       const chip = (change) => make("button", { type: "button", disabled: !live, "data-key": `chip ${change}`, "aria-label": `take back: ${told(change, now).replaceAll("*", "")}`,
@@ -227,20 +248,20 @@ export default {
         ...(live && all.length > 1 ? [button("none", "Take all back", null, () => put([]))] : []));
       say.replaceChildren(...prose(says(now)));
       bars.replaceChildren(table(now));
-      code.value = now.state;
+      if (!now.error) code.value = now.state;
       if (focused) el.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
     }
 
     const kinds = segments("Change", "kind", KINDS, state.kind, (kind) => { state.kind = kind; draw(); });
     const view = frame(el, "What if", make("style", {}, CARD), make("p", { class: "title" }, "What if?"),
-      make("p", { class: "sub" }, "Change one thing, and the model computes the next word again."),
+      make("p", { class: "sub" }, "Change one thing, and the model computes the next word again: the outlined bar is before, the filled one after."),
       ...(live ? [make("fieldset", { class: "needs-kernel" }, make("label", { class: "field" }, "Your own text", own, make("button", { class: "plain" }, "Read")))] : []), sentence,
       ...(live ? [make("fieldset", { class: "needs-kernel" }, make("div", { class: "bar" }, kinds), panel)] : []), list, say, bars,
-      ...(live ? [make("label", { class: "field state" }, "These changes as a text, to send or to paste", code)] : []), problem);
+      ...(live ? [stateField] : []), problem);
     view.classList.add("what_if");
-    view.querySelector("form").addEventListener("submit", () => {
+    view.querySelector("form").addEventListener("submit", ({ submitter }) => {
       if (!live) return;
-      if (document.activeElement === code) return void ask({ state: code.value }); // elsewhere Enter reads the text
+      if (submitter === apply || document.activeElement === code) return void ask({ state: code.value }); // elsewhere Enter reads the text
       Object.assign(state, { typed: own.value, word: null });
       ask({ state: "", look: [data().look[0], data().look[1], MOST_TOKENS - 1] });
     });

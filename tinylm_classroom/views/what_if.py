@@ -117,13 +117,13 @@ def what_if(
 
 
 def read_state(state: str) -> list[Change]:
-    """The changes that a state names, each once.
+    """The changes that a state names; of two at one place the last.
 
     Raises: ValueError for one that cannot be read, with an example.
     """
     if not isinstance(state, str):
         raise TypeError(f"state must be a text such as 'silence 1 2', got {state!r}")
-    changes = []
+    changes: dict[Any, Change] = {}
     for part in filter(None, map(str.strip, state.split(";"))):
         verb, *fields = part.split()
         example = EXAMPLES.get(verb, "").split()[1:]
@@ -139,8 +139,9 @@ def read_state(state: str) -> list[Change]:
             raise ValueError(f"{part!r} cannot be read: write it like {EXAMPLES[verb]!r}")
         n = sum(map(str.isdecimal, example))
         what = unquote(fields[n]) if fields[n:] else ""
-        changes.append(Change(verb, tuple(map(int, fields[:n])), what))
-    return list(dict.fromkeys(changes))
+        change = Change(verb, tuple(map(int, fields[:n])), what)
+        changes[(verb, change.at, verb == "stop" and what)] = change
+    return list(changes.values())
 
 
 def exchanged(ids: Tensor, changes: Iterable[Change], tokenizer: Any) -> Tensor:
@@ -228,14 +229,14 @@ def _data(
     config = model.config
     unit_layer = request.get("unit_layer", config.n_layers - 1)
     inside = arguments(changes, tokenizer, means)
-    first_look = [*inside["forbid"], (config.n_layers - 1, 0, T - 1)][0][:3]
-    layer, head, row = request.get("look", first_look)
-    row = min(row, T - 1)
     before = softmax(capture_ids(model, ids).logits[0, -1].double(), dim=-1)
     with intervene(model, **inside):
         caught = capture_ids(model, new)
     after = softmax(caught.logits[0, -1].double(), dim=-1)
-    weights = _weights(caught, layer, head, inside["forbid"])[row]
+    first_look = [*inside["forbid"], (*_strongest(caught, inside["forbid"]), T - 1)][0][:3]
+    layer, head, row = request.get("look", first_look)
+    row = min(row, T - 1)
+    weights = look_weights(caught, layer, head, inside["forbid"])[row]
     unit_values = caught.inputs[f"blocks.{unit_layer}.ffn.down_proj"][0, -1]
     strongest = unit_values.abs().topk(min(_UNITS, len(unit_values))).indices.tolist()
     best = [probs.topk(min(_BEST, len(probs))).indices.tolist() for probs in (before, after)]
@@ -262,7 +263,7 @@ def _data(
     }
 
 
-def _weights(caught: Any, layer: int, head: int, forbid: Iterable[tuple[int, ...]]) -> Tensor:
+def look_weights(caught: Any, layer: int, head: int, forbid: Iterable[tuple[int, ...]]) -> Tensor:
     """The attention weights (T, T) of a head, with 0 for the looks that are forbidden."""
     name = f"blocks.{layer}.attention"
     q = caught.outputs[f"{name}.rotation.q"][0]  # (H, T, D)
@@ -274,6 +275,22 @@ def _weights(caught: Any, layer: int, head: int, forbid: Iterable[tuple[int, ...
         if at[:2] == (layer, head):
             allowed[at[2], at[3]] = False
     return softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1).nan_to_num()
+
+
+def _strongest(caught: Any, forbid: Iterable[tuple[int, ...]]) -> tuple[int, int]:
+    """Layer and head whose largest look from the last word, not at the first one or at itself, is
+    the largest.
+    """
+    config = caught.model.config
+    most = -1.0
+    where = (config.n_layers - 1, 0)
+    for layer in range(config.n_layers):
+        for head in range(config.n_heads):
+            looks = look_weights(caught, layer, head, forbid)[-1, 1:-1]
+            if len(looks) and looks.max() > most:
+                most = looks.max().item()
+                where = (layer, head)
+    return where
 
 
 def _exact(text: str) -> dict[str, float] | None:
@@ -342,9 +359,9 @@ def _named(change: Change, data: Mapping[str, Any]) -> str:
     if verb == "word":
         return f"{named(data['tokens'][at[0]])} is now {named(what)}"
     if verb == "stop":
-        return f"the {PARTS[what]} of block {at[0]} is stopped"
+        return f"the {PARTS[what]} of layer {at[0]} is stopped"
     if verb == "write":
-        return f"unit {at[1]} of block {at[0]} writes {named(what)}"
+        return f"unit {at[1]} of layer {at[0]} writes {named(what)}"
     head = f"head {at[1]} of layer {at[0]}"
     if verb == "forbid":
         asks, looked_at = (named(data["changed"][position]) for position in at[2:])

@@ -375,6 +375,7 @@ def exercise_views(lib: ModuleType, config: ModelConfig) -> None:
     ids = torch.randint(V, (T,))
     donor = course_room("shapes.capture").capture(model, ids[None])
     course_room(f"{views}.patch").patched_logits(model, ids, donor, "ffn", 0)
+    course_room(f"{views}.what_if").look_weights(donor, 0, 1, [(0, 1, 3, 2)])
 
 
 def exercise_interventions(lib: ModuleType, config: ModelConfig) -> None:

@@ -67,6 +67,13 @@ def test_an_exchanged_word_is_another_text_with_its_own_exact_probabilities(view
     assert [row[4] for row in data["rows"]] == [exact.get(row[0], 0.0) for row in data["rows"]]
 
 
+def test_it_opens_on_the_head_that_looks_most_at_one_word(view):
+    layer, head, row = view.data["look"]
+    T = len(view.data["tokens"])
+    most = {(n, h): max(ask(view, look=[n, h, T - 1])["looks"][1:-1]) for n in range(3) for h in range(4)}
+    assert row == T - 1 and most[layer, head] == max(most.values())
+
+
 def test_where_no_story_begins_so_nothing_is_exact(view):
     data = ask(view, state="word 11 She")
     assert [row[3] is None for row in data["rows"]] == [False] * len(data["rows"])
@@ -109,7 +116,7 @@ def test_the_picture_and_its_table_show_the_state_that_the_view_begins_with():
     view = what_if(ready.model, ready.tokenizer, STORY, "silence 1 2;silence 1 2 ; stop 2 ffn")
     assert view.data["state"] == "silence 1 2; stop 2 ffn"
     bundle = stored(view)
-    assert "head 2 of layer 1 is silent; the feed-forward of block 2 is stopped" in bundle["text/plain"]
+    assert "head 2 of layer 1 is silent; the feed-forward of layer 2 is stopped" in bundle["text/plain"]
     rows = table_rows(bundle["text/html"])[1:]
     assert [row[0] for row in rows] == [row[0] for row in view.data["rows"]]
     assert [row[2] for row in rows] == [f"{100 * row[2]:.1f} %" for row in view.data["rows"]]
@@ -121,6 +128,9 @@ def test_a_text_says_each_change_and_is_read_back():
     state = "; ".join(map(str, changes))
     assert state == "word 5 Mia%3B%2C%20x; forbid 1 2 9 4; stop 0 attention"
     assert read_state(state) == changes
+    assert [*map(str, read_state("word 6 Tom; stop 0 ffn; word 6 Elsa; stop 0 attention"))] == [
+        "word 6 Elsa", "stop 0 ffn", "stop 0 attention",
+    ]  # fmt: skip
     assert [str(change) for example in EXAMPLES.values() for change in read_state(example)] == [*EXAMPLES.values()]
 
 
