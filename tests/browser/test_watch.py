@@ -36,6 +36,7 @@ def test_in_jupyterlab_it_writes_while_the_kernel_is_busy_and_no_notebook_stores
     view = page.locator(VIEW)
     view.wait_for()
     expect(page.locator("figure:has(img)").filter(visible=True)).to_have_count(0)
+    expect(view.locator("tbody .number").first).to_contain_text("%")  # all of it is drawn
     assert view.bounding_box()["height"] <= 600
     page.evaluate(SLEEP)
     page.wait_for_function(f"{KERNEL}.status == 'busy'")

@@ -359,7 +359,7 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
   // last: what was drawn last. run: the number of the press of Write that is writing, or 0.
   const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature: 1, head: "all", run: 0 };
   const phone = matchMedia(PHONE);
-  let generator, read, story, typing, runs = 0, looks = 0, offered = 0, finish = () => {};
+  let generator, read, story, typing, runs = 0, looks = 0, offered = 0, offeredFor = null, finish = () => {};
   const most = () => (isCompact || phone.matches ? FEW : ROWS), folded = [];
   const hints = (...nodes) => (isCompact ? folded.push(...nodes) && [] : nodes); // shown, or kept for the fold
   const isStill = matchMedia("(prefers-reduced-motion: reduce)"), numbers = line((id) => named(id));
@@ -407,6 +407,8 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
   }
   /** Offers the likeliest words: those that begin with the letters of an unfinished word, or those that come next. */
   async function offer(isWrong) {
+    if (offeredFor === `${isWrong} ${field.value}`) return; // what is there may have the focus
+    offeredFor = `${isWrong} ${field.value}`;
     const mine = (offered += 1), [, head, letters] = /^(.*?)([\p{L}\p{N}]*)$/su.exec(field.value), stem = isWrong ? letters : "";
     if (!own) return;
     let ids;
