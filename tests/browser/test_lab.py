@@ -48,7 +48,7 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, jup
     assert lesson.errors() == []
     assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
     assert len(outputs) >= 2
-    lesson.page.wait_for_selector(".jp-OutputArea-output")
+    lesson.page.locator(".jp-OutputArea-output").filter(visible=True).first.wait_for()
     picture = lesson.page.locator("figure img").first
     filters = {theme: picture.evaluate("image => getComputedStyle(image).filter") for theme in lesson.themes()}
     assert filters == {"light": "none", "dark": "invert(0.91) hue-rotate(180deg)"}

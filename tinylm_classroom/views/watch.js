@@ -104,6 +104,7 @@ const LOOK = `
     &.compact .text { height: 216px } &.compact .sheet { font-size: 21px; line-height: 46px } &.compact tbody :is(td, th) { height: 32px }
     &.compact .say { font-size: 18px; min-height: 2.8em; margin: 0 } &.compact .what { min-height: 32px }
   }
+  @container (max-width: 340px) { .bar.bar, .knobs.knobs { flex-wrap: wrap } .knobs .slide.slide { flex: 1 1 100%; grid-template-columns: max-content minmax(20px, 1fr) max-content; width: 100% } }
   @container (max-width: 980px) {
     &:not(.compact) .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } &:not(.compact) .next { grid-column: 1; grid-row: auto }
   }
