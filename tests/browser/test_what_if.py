@@ -80,7 +80,7 @@ def move(page: Page, ready) -> None:
     state.fill("silence 1")
     state.press("Enter")
     expect(view.locator("[role=alert]")).to_contain_text("silence 1 2")
-    assert state.input_value() == "silence 1"  # to be mended
+    assert state.input_value() == "silence 1"  # so that it can be corrected
     assert after(page) == expected(ready, "write 2 17 kite")
 
 

@@ -1,9 +1,10 @@
 """StoryWorld as data for a page: its sentences, and its scenes with the ways between them."""
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from tinylm_lib.storyworld import CLASSES, DIFFERENT, Scene, options
+from tinylm_lib.storyworld import CLASSES, DIFFERENT, Reader, Scene, options
 from tinylm_lib.storyworld.sentences import PRONOUNS
 
 NEW_STORY = -1  # the number of the opening, which comes last in the list of scenes
@@ -34,6 +35,12 @@ def stories_record() -> dict[str, Any]:
         value in slot._asdict().items() if value} for slot in slots],
         "scenes": [*scenes],
     }  # fmt: skip
+
+
+def exact_probs(heard: Iterable[str]) -> dict[str, float] | None:
+    """The exact probability of each word after these of a story; None if no story has them."""
+    reader = Reader()
+    return reader.next_word_probs() if all(map(reader.read, heard)) else None
 
 
 class _Numbers(dict[Any, int]):

@@ -18,7 +18,6 @@ from ..display.figures import MASKED, RAMP_STEPS, drawing, ink_on, unframed
 from ..display.numbers import fixed
 from ..display.theme import LINE, SIGNED
 from ..shapes.capture import Captured
-from .attention import typed_text
 from .base import (
     View,
     capture_ids,
@@ -29,6 +28,7 @@ from .base import (
     pictured,
     readable_tokens,
 )
+from .typed import spelled, typed_text
 
 _MOST_TOKENS = 17  # a line end and 16 words
 _MOST_LIVE_TOKENS = 32
@@ -158,27 +158,18 @@ def word_id(tokenizer: Any, word: str) -> int:
     Raises: ValueError for an empty word, an unknown one and one of more than one token.
     """
     bare = word.strip(" ")
-    lengths = []
     if not bare:
         raise ValueError(
             "a next word is empty: give two words, the first for the text and the second for the "
             "other"
         )
-    for spelling in (f" {bare}", bare):
-        try:
-            found = list(tokenizer.encode(spelling))
-        except ValueError as e:
-            unknown = e
-            continue
-        if len(found) == 1:
-            return int(found[0])
-        lengths.append(len(found))
-    if lengths:
+    shortest = min(spelled(tokenizer, (f" {bare}", bare)), key=len)
+    if len(shortest) != 1:
         raise ValueError(
-            f"the next word {bare!r} is {min(lengths)} tokens, not one: give a word that is a "
+            f"the next word {bare!r} is {len(shortest)} tokens, not one: give a word that is a "
             "single token"
         )
-    raise unknown
+    return int(shortest[0])
 
 
 def word_ids(tokenizer: Any, words: Sequence[str]) -> list[int]:

@@ -2,6 +2,7 @@
 word in it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from tinylm_lib.storyworld.lookback import told_by
@@ -29,6 +30,22 @@ def typed_text(tokenizer: Any, text: str, lead: str) -> str:
     return (
         next((each for each in leads if _is_known(tokenizer, each + words(text)[0])), lead) + text
     )
+
+
+def spelled(tokenizer: Any, spellings: Sequence[str]) -> list[list[int]]:
+    """The ids of each of a word's spellings that the tokenizer knows.
+
+    Raises: ValueError, what the tokenizer says of the last one, if it knows none.
+    """
+    known = []
+    for spelling in spellings:
+        try:
+            known.append(list(tokenizer.encode(spelling)))
+        except ValueError as e:
+            unknown = e
+    if not known:
+        raise unknown
+    return known
 
 
 def _is_known(tokenizer: Any, text: str) -> bool:

@@ -13,13 +13,14 @@ from matplotlib.figure import Figure
 from tinylm_lib.layers import evaluation_mode
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.probabilities import next_token_probs
-from tinylm_lib.storyworld import Reader, words
+from tinylm_lib.storyworld import words
 from tinylm_lib.text.base import Tokenizer
 from tinylm_lib.writing import stream_text
 
 from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.theme import INK, LINE, SERIES
+from ..live.stories import exact_probs
 from .base import View, computable, pictured, readable
 
 SEED = 0
@@ -153,11 +154,7 @@ def _pictured(
 
 def _exact(text: str) -> dict[str, float] | None:
     """The exact probability of each word that can come after a text of StoryWorld, or None."""
-    reader = Reader()
-    story = text.lstrip("\n").rpartition("\n")[2]
-    if all(reader.read(word) for word in words(story)):
-        return reader.next_word_probs()
-    return None
+    return exact_probs(words(text.lstrip("\n").rpartition("\n")[2]))
 
 
 def _percent(p: float) -> str:

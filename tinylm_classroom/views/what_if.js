@@ -53,7 +53,11 @@ function fields(change) {
 }
 /** The changes of a state; of two at one place the last. */
 function changesOf(state) {
-  const all = state.split(";").map((each) => each.trim().split(/\s+/).join(" ")).filter(Boolean), key = (change) => JSON.stringify([fields(change).verb, fields(change).at, fields(change).verb === "stop" && fields(change).what]);
+  const all = state.split(";").map((each) => each.trim().split(/\s+/).join(" ")).filter(Boolean);
+  const key = (change) => {
+    const { verb, at, what } = fields(change);
+    return JSON.stringify([verb, at, verb === "stop" && what]);
+  };
   return [...new Map(all.map((change) => [key(change), change])).values()];
 }
 
@@ -83,7 +87,7 @@ function says({ rows, state }) {
 /** The words before and after, each with two bars and the exact marks. */
 function table({ rows }) {
   const isExact = rows.some(([, , , ...exacts]) => exacts.some((p) => p !== null)); // somewhere
-  const bar = (kind, p, exact) => make("i", { class: kind, "aria-hidden": "true" }, make("span", { style: `width: ${100 * p}%`, hidden: p < 0.0005 }),
+  const bar = (kind, p, exact) => make("i", { class: kind, "aria-hidden": "true" }, make("span", { style: `width: ${100 * p}%`, hidden: p < LEAST }),
     ...(exact === null ? [] : [make("u", { style: `left: ${100 * exact}%` })]));
   const row = ([word, before, after, exact, exactAfter]) => make("tr", {}, make("th", { scope: "row" }, word),
     make("td", { class: "bars" }, bar("before", before, exact), bar("after", after, exactAfter)),
@@ -118,15 +122,10 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
   }
   const within = (name, value, size) => { if (!(value < size)) throw new Error(`${name} ${value} is not one of the model's ${size}, which count from 0 to ${size - 1}`); };
   function meanOf(layer, head) {
-    const { shape: [layers, heads, S, D], halves } = data.means, all = tinylm.unpackHalves(halves);
-    within("layer", layer, layers);
-    within("head", head, heads);
+    const { shape: [, heads, S, D], halves } = data.means, all = tinylm.unpackHalves(halves);
     return Array.from({ length: S }, (_, at) => Array.from(all.subarray(((layer * heads + head) * S + at) * D, ((layer * heads + head) * S + at + 1) * D)));
   }
-  const softmax = (logits) => {
-    const top = logits.reduce((a, b) => Math.max(a, b)), e = Array.from(logits, (x) => Math.exp(x - top)), sum = e.reduce((a, b) => a + b);
-    return e.map((x) => x / sum);
-  };
+  const softmax = (logits) => tinylm.nextTokenProbs(logits).probs;
   const best = (values, n) => [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, n), decode = (id) => tokenizer.decode([id]);
 
   return async ({ text, state = "", look, unit_layer = L - 1 }) => {
@@ -169,7 +168,7 @@ export default {
   initialize,
   render({ model, el }) {
     const first = model.get("data"), live = model.get("live"), [L, H, F] = first.sizes, send = asker({ model, el });
-    const state = { kind: OPENS[changesOf(first.state)[0]?.split(" ")[0]] ?? "word", word: null, row: first.look[2], typed: null };
+    const state = { kind: OPENS[changesOf(first.state)[0]?.split(" ")[0]] ?? "word", word: null, typed: null };
     const data = () => model.get("data"), changes = () => changesOf(data().state);
     const ask = (request) => send({ state: data().state, look: data().look, unit_layer: data().unit_layer, ...(state.typed === null ? {} : { text: state.typed }), ...request });
     const put = (all) => ask({ state: all.join("; ") });
@@ -201,7 +200,7 @@ export default {
       look() {
         const { look: [layer, head, row], changed } = data();
         return [count("layer", L, layer, (n) => ask({ look: [n, head, row] })), count("head", H, head, (n) => ask({ look: [layer, n, row] })),
-          make("label", {}, "asking word ", make("select", { "data-key": "asks", onchange: (event) => { state.row = Number(event.target.value); ask({ look: [layer, head, state.row] }); } },
+          make("label", {}, "asking word ", make("select", { "data-key": "asks", onchange: (event) => ask({ look: [layer, head, Number(event.target.value)] }) },
             ...changed.map((word, at) => make("option", { value: at, selected: at === row }, `${at}: ${word}`))))];
       },
       head() {

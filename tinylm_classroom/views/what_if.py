@@ -20,6 +20,7 @@ from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.numbers import fixed
 from ..display.theme import INK, LINE, QUIET, SERIES
+from ..live.stories import exact_probs
 from .base import (
     View,
     capture_ids,
@@ -33,7 +34,7 @@ from .base import (
     readable,
     readable_tokens,
 )
-from .typed import typed_text
+from .typed import spelled, typed_text
 
 _MOST_TOKENS = 32
 _BEST = 5  # most likely words before, and as many after
@@ -170,16 +171,10 @@ def token_like(tokenizer: Any, word: str, old: str) -> int:
     spellings = [word, f" {word}"]
     if old.startswith(" "):
         spellings.reverse()
-    problem = ValueError(f"{word!r} is not one token: give a word that is a single token")
-    for spelling in spellings:
-        try:
-            ids = list(tokenizer.encode(spelling))
-        except ValueError as e:
-            problem = e
-            continue
-        if len(ids) == 1:
-            return int(ids[0])
-    raise problem
+    shortest = min(spelled(tokenizer, spellings), key=len)
+    if len(shortest) != 1:
+        raise ValueError(f"{word!r} is not one token: give a word that is a single token")
+    return int(shortest[0])
 
 
 def arguments(
@@ -233,8 +228,13 @@ def _data(
     with intervene(model, **inside):
         caught = capture_ids(model, new)
     after = softmax(caught.logits[0, -1].double(), dim=-1)
-    first_look = [*inside["forbid"], (*_strongest(caught, inside["forbid"]), T - 1)][0][:3]
-    layer, head, row = request.get("look", first_look)
+    if "look" in request:
+        layer, head, row = request["look"]
+    elif inside["forbid"]:
+        layer, head, row, _ = inside["forbid"][0]
+    else:
+        layer, head = _strongest(caught)
+        row = T - 1
     row = min(row, T - 1)
     weights = look_weights(caught, layer, head, inside["forbid"])[row]
     unit_values = caught.inputs[f"blocks.{unit_layer}.ffn.down_proj"][0, -1]
@@ -277,7 +277,7 @@ def look_weights(caught: Any, layer: int, head: int, forbid: Iterable[tuple[int,
     return softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1).nan_to_num()
 
 
-def _strongest(caught: Any, forbid: Iterable[tuple[int, ...]]) -> tuple[int, int]:
+def _strongest(caught: Any) -> tuple[int, int]:
     """Layer and head whose largest look from the last word, not at the first one or at itself, is
     the largest.
     """
@@ -286,7 +286,7 @@ def _strongest(caught: Any, forbid: Iterable[tuple[int, ...]]) -> tuple[int, int
     where = (config.n_layers - 1, 0)
     for layer in range(config.n_layers):
         for head in range(config.n_heads):
-            looks = look_weights(caught, layer, head, forbid)[-1, 1:-1]
+            looks = look_weights(caught, layer, head, ())[-1, 1:-1]
             if len(looks) and looks.max() > most:
                 most = looks.max().item()
                 where = (layer, head)
@@ -295,12 +295,8 @@ def _strongest(caught: Any, forbid: Iterable[tuple[int, ...]]) -> tuple[int, int
 
 def _exact(text: str) -> dict[str, float] | None:
     """The exact probability of each next word, where the text is the beginning of a story."""
-    reader = storyworld.Reader()
     heard = words(text)
-    for word in heard[int(heard[:1] == ["\n"]) :]:
-        if not reader.read(word):
-            return None
-    return reader.next_word_probs()
+    return exact_probs(heard[int(heard[:1] == ["\n"]) :])
 
 
 def _means(model: TransformerLM, tokenizer: Any, texts: Sequence[str] | None) -> Tensor | None:
