@@ -35,8 +35,8 @@ from .read import (
 
 KEYS = {
     **dict.fromkeys(("tags", "rows"), list),
-    **dict.fromkeys(("evidence", "name", "slide"), str),
-    **dict.fromkeys(("minutes", "difficulty", "plan"), int),
+    **dict.fromkeys(("evidence", "tried", "deck", "name", "slide"), str),
+    **dict.fromkeys(("minutes", "difficulty", "plan", "edition"), int),
 }
 TAGS = {
     "code": (
