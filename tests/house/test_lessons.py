@@ -1,4 +1,4 @@
-"""What each lesson has: a picture to remember, traced shapes, a control before the third edition, and a first cell that is needed at once."""
+"""What each lesson has: a picture to remember, traced shapes, a control (second edition), imports needed at once."""
 
 import ast
 import re
