@@ -35,6 +35,7 @@ PLACES = {
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
     "experiments.heads": ("heads_that_find",),
+    "experiments.things": ("said_twice", "two_things"),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -46,6 +47,8 @@ MODULES = {
     "ablation": "experiments.ablation",
     "doctor": "course.doctor",
     "figures": "display.figures",
+    "looking": "display.looking",
+    "matching": "display.matching",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():
