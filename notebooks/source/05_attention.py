@@ -3,7 +3,7 @@
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 45 s on two cores.
-# *Teaches* in about 38 minutes, plus 18 of exercises.
+# *Teaches* in about 42 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one sentence. Over its words grows one picture: arcs, keys and a query, scores, weights, the sum of the values, then the rows of all queries, the mask, the weights. Its steps are the deck, so keep a slide until the class has found the row that is new.
@@ -52,8 +52,7 @@ looking.grow("arcs", words, weights=last_looks)
 
 # %% tags=["source-hidden"] deck="The two colours are exchanged. Where does it look now?"
 exchanged = " Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"
-other_ids = torch.tensor([tokenizer.encode("\n" + exchanged)])  # (B, T)
-other_looks = capture(model, other_ids).attention(layer=2).weights[0, 0, -1, 1:]  # (S)
+other_looks = capture(model, torch.tensor([tokenizer.encode("\n" + exchanged)])).attention(layer=2).weights[0, 0, -1, 1:]  # (S)
 predict(
     "Only the two colours are exchanged: a gray fan, a pink book. Where does the last word look now?",
     key=lambda: {4: "still at the fan", 10: "at the book"}[other_looks.argmax().item()],
@@ -66,7 +65,7 @@ predict(
 )
 
 # %% tags=["signature"] deck="It looks for the pink thing, wherever it is"
-looking.looks(model, tokenizer, text, exchanged, title="It looks for the pink thing, wherever it is")
+looking.looks(model, tokenizer, text, exchanged)
 
 # %% tags=["source-hidden"] evidence="look-moves" tried="held-out"
 # Checked: with other words, too, the right thing has the larger weight, and it is the guess.
@@ -78,15 +77,16 @@ for seed in SEEDS:
     at_things = capture(model, other_words).attention(layer=2).weights[:, 0, -1, [5, 11]]  # (100, 2)
     asks_first = torch.arange(100) % 2 == 0
     assert ((at_things[:, 0] > at_things[:, 1]) == asks_first).float().mean() > 0.97
-assert last_looks[4] > 0.7 > 0.3 > last_looks[10] and other_looks[10] > 0.7 > 0.3 > other_looks[4]
+assert last_looks[4] > 0.7 and other_looks[10] > 0.7
 
 # %% [markdown]
 # Both things are where they were, but now the model looks at *book* and guesses *book*. With other names, things and colours it is the same. [[look-moves]] To find the word, you did two things. You **matched**: which earlier word is a pink thing? And you **fetched**: what is that word? **Attention** consists of these two steps, done with numbers that a model learns. Change the colours, and look:
 
 # %%
 colours = "pink pink"  # try "red blue" and "blue pink"
-own = " Carlos had a {} fan. Jamal had a {} book. Jamal took the pink".format(*colours.split())
-looking.looks(model, tokenizer, own, title=f"{colours.replace(' ', ' and ')}: where does it look?")
+first, second = colours.split()
+own_text = f" Carlos had a {first} fan. Jamal had a {second} book. Jamal took the pink"
+looking.looks(model, tokenizer, own_text, title=f"A {first} fan and a {second} book")
 
 # %% [markdown]
 # ### By hand: keys and a query
@@ -122,7 +122,7 @@ predict(
     because="The exponentials are 54.6 for `fan` and 1 for each of the others, and 54.6 / 69.6 is 0.78.",
 )
 
-# %% tags=["source-hidden"] deck="Softmax gives fan 0.78, and a little to each other word"
+# %% slide="subslide" deck="Softmax gives fan 0.78, and a little to each other word"
 looking.grow("weights", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
@@ -133,7 +133,7 @@ person, fan, book = [1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]
 contents = {"Carlos": person, "Jamal": person, "fan": fan, "book": book}
 values = torch.tensor([contents.get(word, [0, 0, 0]) for word in words])  # (S, 3)
 
-# %% tags=["source-hidden"] slide="subslide" deck="The result is the sum of the values, by weight: mostly fan"
+# %% slide="subslide" deck="The result is the sum of the values, by weight: mostly fan"
 looking.grow("values", words, keys=keys, queries=pink_query, values=values)
 
 # %%
@@ -158,7 +158,7 @@ print("person, fan, book:", [round(number, 2) for number in fetched.tolist()])
 # Checked: direction decides what is found, length how sharply.
 for x, y in ((2, 0), (2, 2), (0, 2), (1, 0), (4, 0), (0, 4), (3, 1)):
     at_fan, at_book = softmax(keys @ torch.tensor([x, y]).float(), dim=0)[[4, 10]].tolist()
-    assert (at_fan > at_book) == (x > y) and (at_fan < at_book) == (x < y)
+    assert ((at_fan > at_book) - (at_fan < at_book)) == ((x > y) - (x < y))
     assert (max(x, y) < 4 or max(at_fan, at_book) > 0.99) and (x + y != 1 or at_fan < 0.5)
 
 # %% [markdown] tags=["note"]
@@ -228,7 +228,7 @@ print(tuple(out.shape))
 #
 # Section 5 explains the root. The softmax runs along each row, over the keys.
 
-# %% tags=["source-hidden"] rows=["S0-23", "S3-1"] deck="Sides of one colour have one length"
+# %% rows=["S0-23", "S3-1"] deck="Sides of one colour have one length"
 from tinylm_classroom import matching
 
 matching.shapes(q, k, small_weights, v, out)
@@ -293,14 +293,11 @@ mask_last = softmax(changed, dim=-1) * allowed  # (T, S)
 print([round(rows[3].sum().item(), 2) for rows in (mask_first, mask_last)])
 
 # %% tags=["source-hidden"] evidence="mask-first" tried="exact"
-# Checked: mask first, every row sums to 1; mask last, what is left depends on the forbidden score.
-torch.testing.assert_close(causal_weights.sum(-1), torch.ones(len(words)))
-left = []
-for hidden_score in (0.0, 4.0, 9.0):
-    changed[3, 4] = hidden_score
-    assert softmax(changed.masked_fill(~allowed, -math.inf), dim=-1).equal(causal_weights)
-    left.append((softmax(changed, dim=-1) * allowed)[3].sum().item())
-assert 0.24 < left[0] < 0.26 and 0.05 < left[1] < 0.07 and left[2] < 0.01
+# Checked: mask first, no row depends on a forbidden score; mask last, its sum does.
+changed[3, 4] = 9.0
+assert softmax(changed.masked_fill(~allowed, -math.inf), dim=-1).equal(causal_weights)
+sums = [(softmax(each, dim=-1) * allowed)[3].sum() for each in (scores, changed)]
+assert 0.05 < sums[0] < 0.07 and sums[1] < 0.01 and causal_weights.sum(-1).allclose(torch.ones(16))
 
 # %% [markdown]
 # With the mask last, the sum depends on a score in the future. So the future leaks. The mask comes **before** the softmax. [[mask-first]]
@@ -368,22 +365,21 @@ hint("attention")
 # The library calls the two functions `causal_mask` and `attend`. `attend` leaves the steps to PyTorch, which does them in one program (lesson 14). It gives the result of section 2, also for a batch of texts, and the mask keeps a new last word away from the others:
 
 # %% slide="skip" rows=["S0-19", "S1-20", "S4-46"]
-causal = True  # try False
-mask = library.causal_mask(4) if causal else None
-four = torch.randn(2, 4, 6)  # (B, T, D)
-other_end = torch.cat((four[:, :3], torch.randn(2, 1, 6)), dim=1)  # (B, T, D): another last word
-both = [library.attend(x, x, x, mask)[:, :3] for x in (four, other_end)]
-print("the first three results change by", round((both[0] - both[1]).abs().max().item(), 2))
+from tinylm_classroom import show, trace
+
 torch.testing.assert_close(library.attend(q, k, v), out)
+four = torch.randn(2, 4, 6)  # (B, T, D)
+# Another last word:
+other = torch.cat((four[:, :3], torch.randn(2, 1, 6)), dim=1)  # (B, T, D)
+for name, mask in (("causal", library.causal_mask(4)), ("no mask", None)):
+    one, two = (library.attend(x, x, x, mask)[:, :3] for x in (four, other))  # (B, 3, D)
+    print(f"{name}: the first three results change by {(one - two).abs().max():.2f}")
 
 # %% [markdown] slide="skip"
-# Without the mask they change: each position would learn from words that are not there yet when the model writes. The trace shows the shapes, and which line makes a table of words by words:
+# Without the mask the first three change, too: each position would learn from words that are not there yet when the model writes. The trace shows the shapes, and which line makes a table of words by words:
 
 
 # %% tags=["source-hidden"] slide="skip"
-from tinylm_classroom import show, trace
-
-
 def in_steps(q, k, v, mask):
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     masked = scores.masked_fill(~mask, -math.inf)
@@ -415,7 +411,7 @@ show(library.attend)
 # ## 4. Who writes the queries?
 # We wrote the numbers of section 1 by hand. In a model gradient descent has to find them. Can it?
 #
-# A task with the same problem: a few things, each with a colour of its own. A query names one of these colours, and the answer is the thing that has it. The query is made from a colour, the key from the thing's colour and the value from the thing, each by a table (lesson 02). Queries and keys begin with random numbers and values with 0.
+# A task with the same problem: a few things, each with its own colour. One of these colours is asked for, and the answer is the thing that has it. Three tables (lesson 02) hold a query and a key for each colour, which begin with random numbers, and a value for each thing, which begins with 0.
 
 
 # %%
@@ -425,7 +421,7 @@ SEED = 5
 
 
 def train_lookup(n, shown, d_k, divide_by, n_updates, seed=SEED, rate=0.03):
-    """n colours and things, some shown. Returns scores (n, n), weight on the right thing."""
+    """n colours and things, some shown. Returns scores (n, n), weight on the right one."""
     generator = torch.Generator().manual_seed(seed)
     tables = [*torch.randn(2, n, d_k, generator=generator), torch.zeros(n, n)]
     of_query, of_key, of_value = (table.requires_grad_() for table in tables)
@@ -434,16 +430,15 @@ def train_lookup(n, shown, d_k, divide_by, n_updates, seed=SEED, rate=0.03):
         mixed = torch.rand(2, 32, n, generator=generator).argsort(-1)  # (2, B, n)
         colours, things = mixed[:, :, :shown]  # (B, S) each
         right = torch.randint(shown, (32, 1), generator=generator)  # (B, 1)
-        query = of_query[colours.gather(1, right)]  # (B, 1, d_k)
-        look = softmax(query @ of_key[colours].mT / divide_by, dim=-1)  # (B, 1, S)
-        answer = (look @ of_value[things])[:, 0]  # (B, n)
+        scores = of_query @ of_key.mT / divide_by  # (n, n), colour by colour
+        look = softmax(scores[colours.gather(1, right), colours], dim=-1)  # (B, S)
+        answer = (look[:, None] @ of_value[things])[:, 0]  # (B, n)
         loss = cross_entropy(answer, things.gather(1, right)[:, 0])
         if step < n_updates:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    scores = (of_query @ of_key.mT / divide_by).detach()  # (n, n)
-    return scores, look[:, 0].gather(1, right).mean().item()
+    return scores.detach(), look.gather(1, right).mean().item()
 
 
 # %%
@@ -451,10 +446,10 @@ n_updates = 150  # try 0, 10, 25 and 50
 _, found = train_lookup(6, shown=3, d_k=4, divide_by=2, n_updates=n_updates)
 print(f"weight on the right thing: {found:.2f}, chance is {1 / 3:.2f}")
 
-# %% tags=["source-hidden"] deck="Only the answer was given, and pink learned to find pink"
+# %% deck="Only the answer was given, and pink learned to find pink"
 names = ["red", "blue", "green", "pink", "gray", "white"]
 before, after = (train_lookup(6, 3, 4, 2, n)[0] for n in (0, 150))
-matching.scores(before, after, names, title="Only the answer was given, and pink finds pink")
+matching.scores(before, after, names, title="Only the answer was given")
 
 # %% tags=["source-hidden"] evidence="learned-keys" tried="seeds"
 # Checked: with each seed nearly all of the weight is on the right thing, and each colour finds its own.
@@ -464,7 +459,7 @@ for seed in SEEDS:
     assert found > 0.95 and learned_scores.argmax(-1).equal(torch.arange(6))
 
 # %% [markdown]
-# Only the loss at the *answer* was given, and nothing said where to look. The gradient reached queries and keys through the weighted sum, and made each colour find its own. [[learned-keys]]
+# The loss came from the *answer*, and nothing said where to look. The gradient reached queries and keys through the weighted sum, and made each colour find its own. [[learned-keys]]
 
 # %% [markdown] tags=["note"]
 # **Say.** One thing in the formula is unexplained: the root. It does not come from the idea of a lookup. It comes from random numbers, at the start of training.
@@ -492,19 +487,21 @@ d_k = 256  # try 4 and 64
 _ = torch.manual_seed(5)
 random_scores = torch.randn(1000, d_k) @ torch.randn(d_k, 16)  # (1000, S)
 largest = softmax(random_scores, dim=-1).amax(-1).mean().item()
-print(f"standard deviation {random_scores.std():.1f}, mean of the largest weight {largest:.2f}")
+print(f"standard deviation {random_scores.std():.1f}, largest weight {largest:.2f} (mean)")
 
 # %% [markdown]
 # With long queries one key has nearly all of the weight before anything is learned: the softmax is **saturated**. The gradient of a score has its weight as a factor, so the other keys get almost none. Can training still find the right one? We train the lookup of section 4 with 32 colours, 16 things and 256 features.
 
-# %% tags=["source-hidden"] deck="256 features, no division, nine runs: how many learn?"
+# %%
 SEEDS = (0, 1, 2)
 rates = (0.003, 0.01, 0.1)
-divisors = {"not divided": 1, "by the root": 16, "by d_k": 256}
-runs = {
-    name: {rate: [train_lookup(32, 16, 256, by, 300, seed, rate)[1] for seed in SEEDS] for rate in rates}
-    for name, by in divisors.items()
-}
+runs = {"not divided": {}, "by the root": {}, "by d_k": {}}
+for name, divide_by in zip(runs, (1, 16, 256), strict=True):
+    for rate in rates:
+        each = [train_lookup(32, 16, 256, divide_by, 300, seed, rate) for seed in SEEDS]
+        runs[name][rate] = [found for _, found in each]
+
+# %% tags=["source-hidden"] deck="256 features, no division, nine runs: how many learn?"
 n_learned = sum(found > 0.9 for each in runs["not divided"].values() for found in each)
 predict(
     "Scores of 256 features that are **not** divided: three learning rates, three seeds each, 300 updates. In how many of the nine runs is more than 0.9 of the weight on the right thing?",
@@ -517,8 +514,8 @@ predict(
     because="The scores begin with a standard deviation of 16, so most keys get hardly any gradient.",
 )
 
-# %% tags=["source-hidden"] rows=["S0-22"] deck="Divided by the root, it learns at every rate"
-matching.found(runs, title="Divided by the root, it learns at every rate", x="learning rate", chance=1 / 16)
+# %% rows=["S0-22"] deck="Divided by the root, it learns at every rate"
+matching.found(runs, title="Divided by the root, it learns", x="learning rate", chance=1 / 16)
 
 # %% tags=["source-hidden"] evidence="root-learns" tried="seeds"
 # Checked at three rates with three seeds each: what the picture shows, and the root with fewer features.
@@ -564,9 +561,8 @@ attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
 # %% [markdown]
 # It is head 0. So *book* has looked back itself, in an **earlier layer**, and what it found is in the vector that its key is made from. Both steps, with every look above 0.1:
 
-# %% tags=["source-hidden"] deck="First the things take up colours, then pink finds its thing"
-title = "First the things take up colours, then pink finds its thing"
-looking.looks(model, tokenizer, text, exchanged, title=title, earlier=True)
+# %% deck="First the things take up colours, then pink finds its thing"
+looking.looks(model, tokenizer, text, exchanged, earlier=True)
 
 # %% [markdown]
 # In the second text *book* takes up even more gray (0.28) than pink (0.21), which is the wrong colour. Still it matches best, because *fan* cannot have seen any pink at all: *pink* comes after it. Do these looks **matter**? **Your task:** in the view, *fan* may not look at *pink* in layer 1. What does the model guess? Take it back, and forbid the second step: layer 2, head 0, asking word *pink*, forbidden *fan*.
@@ -575,17 +571,17 @@ looking.looks(model, tokenizer, text, exchanged, title=title, earlier=True)
 what_if(model, tokenizer, "\n" + text, "forbid 1 0 5 4")
 
 # %% [markdown]
-# One text may be luck. So we count, in 400 texts of this form with random names, things and colours:
+# Now we count, in 400 texts with random names, things and colours:
 
 # %%
 from tinylm_lib.interventions import intervene
 
 SEED = 1
-many, things = two_things(tokenizer, 400, SEED)  # (400, T), (400, 2): the right one first
+many, things = two_things(tokenizer, 400, SEED)  # (400, T), (400, 2)
 
 
 def right_without(*looks):
-    """looks: (layer, head, asking, forbidden). Returns the part of the guesses right, other."""
+    """looks: (layer, head, asking, forbidden). Returns how often right, how often other."""
     with intervene(model, forbid=looks), torch.no_grad():
         guesses = model(many)[:, -1].argmax(-1)  # (400)
     return [(guesses == each).float().mean().item() for each in things.T]
@@ -610,7 +606,8 @@ head = 0  # try 1, 2 and 3
 right, other = right_without((layer, head, 5, 4), (layer, head, 11, 10))
 print(f"{right:.0%} right, {other:.0%} the other thing")
 
-# %% tags=["source-hidden"] slide="subslide" deck="Two heads do it. The others make no difference"
+# %% tags=["source-hidden"] slide="subslide" deck="Two heads do it, the others make no difference" evidence="looks-forbidden" tried="held-out"
+# Checked in three other sets of 200 texts: two heads carry the looks.
 own = ((5, 4), (11, 10))  # from each thing to its colour
 looks_of = {
     "nothing forbidden": [],
@@ -621,22 +618,16 @@ looks_of = {
     "things, layer 2, head 0": [(2, 0, 16, 5), (2, 0, 16, 11)],
     "things, layer 2, others": [(2, head, 16, at) for head in (1, 2, 3) for at in (5, 11)],
 }
-counted = {}
-for what, forbidden in looks_of.items():
-    counted[what] = right_without(*forbidden)[0]
-    print(f"{what:<31}{counted[what]:>5.0%} right")
-
-# %% tags=["source-hidden"] evidence="looks-forbidden" tried="held-out"
-# Checked in three other sets of texts: two heads carry the looks, and the others make no difference.
 SEEDS = (2, 3, 4)
-for seed in SEEDS:
-    many, things = two_things(tokenizer, 200, seed)
-    for what, forbidden in looks_of.items():
-        right = right_without(*forbidden)[0]
-        if "head 0" not in what:
-            assert right > 0.97
-        else:
-            assert 0.35 < right < 0.7 if "both" in what else right < (0.4 if "colour" in what else 0.1)
+sets = [two_things(tokenizer, 200, seed) for seed in SEEDS]
+for what, forbidden in looks_of.items():
+    counted = []
+    for many, things in sets:
+        counted.append(right_without(*forbidden)[0])
+    print(f"{what:<31}{min(counted):>4.0%} to {max(counted):.0%} right")
+    most = 0.7 if "both" in what else 0.4 if "colour" in what else 0.1
+    assert max(counted) < most if "head 0" in what else min(counted) > 0.97
+    assert "both" not in what or min(counted) > 0.35
 
 # %% [markdown]
 # Without their colours most guesses name the *other* thing: the first thing has lost its colour, but the second has still seen it, so it looks like the right one. If this look is forbidden, too, half of the guesses are right, as by chance. Two heads do the work, and the same looks of other heads make no difference. [[looks-forbidden]] Such a chain of looks is called a **circuit** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
@@ -658,7 +649,7 @@ for seed in SEEDS:
 
 # %% [markdown]
 # ## 7. Is it an induction head?
-# The look of the last word ends at the word *after an earlier copy* of it. A head that does this with any words is called an **induction head** ([Olsson et al. 2022](https://arxiv.org/abs/2209.11895)). StoryWorld has a good test: some stories repeat a saying, such as *"Old birds sleep well."* While the model reads the second copy, do its heads look at the word that came next in the first one? And if we exchange the order of the four words, in both copies?
+# The look of the last word ends at the word *after an earlier copy* of it. A head that does this with any words is called an **induction head** ([Olsson et al. 2022](https://arxiv.org/abs/2209.11895)). StoryWorld has a good test: many stories repeat a saying, such as *"Old birds sleep well."* At each word of the second copy, do heads look at the word that came next in the first one? And with the four words in another order, in both copies?
 
 # %%
 from tinylm_classroom import said_twice
@@ -667,8 +658,9 @@ from tinylm_classroom import said_twice
 def on_next(change, seed, n=30):
     """The weight of each head of layer 2 on the word after the earlier copy (H)."""
     found = []
-    for story, first, second in said_twice(tokenizer, n, seed):  # (T), where the copies begin
-        story[first : first + 4] = story[second : second + 4] = change(story[first : first + 4])
+    for story, first, second in said_twice(tokenizer, n, seed):  # (T), begins of the copies
+        for at in (first, second):
+            story[at : at + 4] = change(story[at : at + 4])
         asking = torch.arange(second, second + 3)
         weights = capture(model, story[None]).attention(layer=2).weights[0]  # (H, T, S)
         found.append(weights[:, asking, asking - second + first + 1].mean(-1))
@@ -678,19 +670,18 @@ def on_next(change, seed, n=30):
 # %% deck="Two heads find the next word, if the saying is in its order"
 SEED = 5
 order = [0, 1, 2, 3]  # try [2, 0, 3, 1]
-print("heads 0 to 3:", [round(w, 2) for w in on_next(lambda four: four[order], SEED).tolist()])
+by_head = on_next(lambda four: four[order], SEED)  # (H)
+print("heads 0 to 3:", [round(weight, 2) for weight in by_head.tolist()])
 
 # %% tags=["source-hidden"] evidence="bound-to-words" tried="held-out"
 # Checked in three sets of stories: as written, in another order, and with four random words.
 SEEDS = (1, 2, 3)
-generator = torch.Generator().manual_seed(5)
 known = things.flatten().unique()  # of the things in the texts of section 6
 for seed in SEEDS:
     as_written = on_next(lambda four: four, seed)
     mixed = on_next(lambda four: four[[2, 0, 3, 1]], seed)
-    strange = on_next(lambda four: known[torch.randperm(len(known), generator=generator)[:4]], seed)
-    assert as_written[[0, 3]].min() > 0.4 and as_written[[1, 2]].max() < 0.1
-    assert max(mixed[[0, 3]].max(), strange[[0, 3]].max()) < 0.15
+    strange = on_next(lambda four: known[four % len(known)], seed)
+    assert as_written[[0, 3]].min() > 0.4 and max(mixed[[0, 3]].max(), strange[[0, 3]].max()) < 0.15
 
 # %% [markdown]
 # In the order of a saying, heads 0 and 3 put about half of their weight on the next word, and head 0 is our pink head. With the same words in another order, or with random words in the same frame, they find nearly nothing. So it works like an induction head, but it is **bound to its words**: it knows what may follow what in a story. [[bound-to-words]]
@@ -711,14 +702,14 @@ for seed in SEEDS:
 
 # %% [markdown] deck="Score, softmax, weighted sum, and the mask before the softmax"
 # ## What you have now
-# - A query scores all keys, softmax turns the scores into weights, and the result is the weighted sum of the values. [[one-query-at-a-time]]
+# - Score, softmax, weighted sum: that is attention, for one query or for all at once. [[one-query-at-a-time]]
 # - The direction of a query decides what it finds, and its length how sharply. [[direction-and-length]]
-# - The mask comes before the softmax: then each row sums to 1, and nothing in it depends on the future. [[mask-first]]
+# - The mask comes before the softmax. Then nothing in a row depends on the future. [[mask-first]]
 # - Gradient descent finds such queries and keys, although the loss only sees the answer. [[learned-keys]]
-# - Not divided, scores of long queries saturate the softmax, and no run learned to find the right one of sixteen things. Divided by the root, all did, at each rate. [[root-learns]]
+# - With long queries no run without a division learned to find the right one of sixteen things. Divided by the root, all did. [[root-learns]]
 # - The shipped model looks for the pink thing, not for a position. [[look-moves]]
 # - It needs two looks, one head in layer 1 and one in layer 2. [[looks-forbidden]]
-# - The second head works like an induction head, but only with words in an order that it knows. [[bound-to-words]]
+# - The second head works like an induction head, but only for words in a known order. [[bound-to-words]]
 #
 # Next, lesson 06: nothing in the formula knows *where* a word is.
 

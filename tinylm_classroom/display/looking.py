@@ -33,6 +33,8 @@ STEPS = {
     "mask": "Minus infinity hides what comes later",
     "softmax": "Each row distributes its 1 over the past",
 }
+PINK = "It looks for the pink thing, wherever it is"
+TWO = "First the things take up colours, then pink finds its thing"
 WIDTH = 11.4  # inches; a coordinate is a pixel of the page
 HEIGHT = 5.7
 PIXEL = 96
@@ -145,7 +147,7 @@ CAPTIONS = {
 
 
 def looks(
-    model: Any, tokenizer: Any, *texts: str, title: str, earlier: bool = False, head: int = 0
+    model: Any, tokenizer: Any, *texts: str, title: str = "", earlier: bool = False, head: int = 0
 ) -> None:
     """Shows where the last word of each text looks in the last layer, as arcs over its words, and
     the word that the model guesses.
@@ -153,6 +155,7 @@ def looks(
     earlier: with every look of the things in layer 1, under the words. A thing is the word after a
     colour.
     """
+    title = title or (TWO if earlier else PINK)
     high = (2.85 if earlier else 2.65) * len(texts)
     table: dict[str, list] = {"text": [], "query": [], "looks above 0.1": []}
     with drawing(WIDTH, high) as figure:
