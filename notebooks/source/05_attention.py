@@ -3,7 +3,7 @@
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 45 s on two cores.
-# *Teaches* in about 42 minutes, plus 18 of exercises.
+# *Teaches* in about 44 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one sentence. Over its words grows one picture: arcs, keys and a query, scores, weights, the sum of the values, then the rows of all queries, the mask, the weights. Its steps are the deck, so keep a slide until the class has found the row that is new.
@@ -34,25 +34,26 @@
 #
 # You probably said *fan*, and so does our shipped model. Here one of its heads shows where the last word looks before the model guesses:
 
-# %% deck="Before the model guesses, its last word looks at the fan"
+# %%
 import torch
 
-from tinylm_classroom import capture, looking, predict
+from tinylm_classroom import capture, looking, predict, two_things
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 text = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 words = text.replace(".", " .").split()
-# ESSENTIAL
 ids = torch.tensor([tokenizer.encode("\n" + text)])  # (B, T), after the line end at 0
 last_looks = capture(model, ids).attention(layer=2).weights[0, 0, -1, 1:]  # (S)
-looking.grow("arcs", words, weights=last_looks)
-# END
 
-# %% tags=["source-hidden"] deck="The two colours are exchanged. Where does it look now?"
+# %% deck="Before the guess, it looks at the fan"
+looking.grow("arcs", words, weights=last_looks)
+
+# %% tags=["source-hidden"] deck="Exchange the colours: where does it look?"
 exchanged = " Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"
-other_looks = capture(model, torch.tensor([tokenizer.encode("\n" + exchanged)])).attention(layer=2).weights[0, 0, -1, 1:]  # (S)
+other_ids = torch.tensor([tokenizer.encode("\n" + exchanged)])  # (B, T)
+other_looks = capture(model, other_ids).attention(layer=2).weights[0, 0, -1, 1:]  # (S)
 predict(
     "Only the two colours are exchanged: a gray fan, a pink book. Where does the last word look now?",
     key=lambda: {4: "still at the fan", 10: "at the book"}[other_looks.argmax().item()],
@@ -69,8 +70,6 @@ looking.looks(model, tokenizer, text, exchanged)
 
 # %% tags=["source-hidden"] evidence="look-moves" tried="held-out"
 # Checked: with other words, too, the right thing has the larger weight, and it is the guess.
-from tinylm_classroom import two_things
-
 SEEDS = (1, 2, 3)
 for seed in SEEDS:
     other_words, _ = two_things(tokenizer, 100, seed)
@@ -92,23 +91,27 @@ looking.looks(model, tokenizer, own_text, title=f"A {first} fan and a {second} b
 # ### By hand: keys and a query
 # How can numbers do this? We begin with two numbers for each word, and write them by hand. A word's **key** says by what it can be found: the first number means *I am the pink thing*, the second *I am the gray thing*. The last word's **query** says what it looks for. (In the model the words have 32 such numbers, and nobody wrote them.)
 
-# %% deck="A key says by what a word is found, a query what is looked for" rows=["S0-21"]
+# %%
 labels = {"fan": [2.0, 0.0], "book": [0.0, 2.0]}
 keys = torch.tensor([labels.get(word, [0.0, 0.0]) for word in words])  # (S, 2)
 pink_query = torch.tensor([[2.0, 0.0]])  # (1, 2)
+
+# %% deck="Each word has a key, the last one a query" rows=["S0-21"]
 looking.grow("keys", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
 # The **score** of a word is the dot product of the query with its key (lesson 02). It is large if both point the same way:
 
-# %% slide="subslide" deck="The score is the dot product of query and key"
-pink_scores = keys @ pink_query[0]  # (S)
+# %%
+pink_scores = keys @ pink_query[0]  # (S, 2) @ (2) -> (S)
+
+# %% slide="subslide" deck="A score is the dot product of query and key"
 looking.grow("scores", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
 # Softmax turns the scores into probabilities (lesson 03): how much of each word is to be fetched? Here they are called **attention weights**.
 
-# %% tags=["source-hidden"] deck="Fan scores 4, fifteen others 0: how much weight does fan get?"
+# %% tags=["source-hidden"] deck="One 4 among fifteen zeros: which weight?"
 from tinylm_lib.layers import softmax
 
 predict(
@@ -122,7 +125,7 @@ predict(
     because="The exponentials are 54.6 for `fan` and 1 for each of the others, and 54.6 / 69.6 is 0.78.",
 )
 
-# %% slide="subslide" deck="Softmax gives fan 0.78, and a little to each other word"
+# %% slide="subslide" deck="Softmax gives fan 0.78, the others a little"
 looking.grow("weights", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
@@ -133,7 +136,7 @@ person, fan, book = [1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]
 contents = {"Carlos": person, "Jamal": person, "fan": fan, "book": book}
 values = torch.tensor([contents.get(word, [0, 0, 0]) for word in words])  # (S, 3)
 
-# %% slide="subslide" deck="The result is the sum of the values, by weight: mostly fan"
+# %% slide="subslide" deck="What comes back is mostly the value of fan"
 looking.grow("values", words, keys=keys, queries=pink_query, values=values)
 
 # %%
@@ -185,10 +188,12 @@ for x, y in ((2, 0), (2, 2), (0, 2), (1, 0), (4, 0), (0, 4), (3, 1)):
 #
 # So *every* word asks. By hand: each colour looks for its thing, and the other words look for nothing.
 
-# %% deck="All words ask at once: the row becomes a square"
+# %%
 wanted = {"pink": [2.0, 0.0], "gray": [0.0, 2.0]}
 queries = torch.tensor([wanted.get(word, [0.0, 0.0]) for word in words])  # (T, 2)
 scores = queries @ keys.mT  # (T, 2) @ (2, S) -> (T, S); .mT swaps the last two axes
+
+# %% deck="All words ask at once: a row is now a square"
 looking.grow("matrix", words, keys=keys, queries=queries)
 
 # %% [markdown]
@@ -197,6 +202,7 @@ looking.grow("matrix", words, keys=keys, queries=queries)
 # %%
 import math
 
+from tinylm_classroom import matching
 from tinylm_lib.layers import Linear
 
 _ = torch.manual_seed(5)
@@ -226,20 +232,18 @@ print(tuple(out.shape))
 # %% [markdown] slide="subslide" deck="The formula: scores, root, softmax, sum"
 # $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# Section 5 explains the root. The softmax runs along each row, over the keys.
+# Section 5 explains the root. The softmax runs along each row, over the keys. A score is a dot product, so queries and keys have the same number of features, $d_k$. There are as many values as keys, $S$. But $d_v$ is free, and $T$ and $S$ may differ:
 
 # %% rows=["S0-23", "S3-1"] deck="Sides of one colour have one length"
-from tinylm_classroom import matching
-
 matching.shapes(q, k, small_weights, v, out)
 
 # %% [markdown]
-# A score is a dot product, so queries and keys have the same number of features, $d_k$. There are as many values as keys, $S$. But $d_v$ is free, and $T$ and $S$ may differ. Is the formula the loop of section 1, for each query?
+# Is the formula the loop of section 1, for each query?
 
 # %% evidence="one-query-at-a-time" tried="exact"
 i = 0  # try 1 and 2
 row = softmax(k @ q[i] / math.sqrt(4), dim=0)  # (S)
-one_result = sum(weight * value for weight, value in zip(row, v, strict=True))  # (6)
+one_result = sum(weight * value for weight, value in zip(row, v, strict=True))
 torch.testing.assert_close(out[i], one_result)
 
 # %% [markdown] tags=["note"]
@@ -265,24 +269,27 @@ torch.testing.assert_close(out[i], one_result)
 # ## 3. No looking ahead
 # Look at the first *pink* in the square: it finds *fan*, one position to its right. While a model learns, it guesses the next word at every position at once, and the next word is in its input. The first *pink* would only have to copy its answer. So no position may see what comes later:
 
-# %% rows=["S1-19", "S4-23"] deck="What comes later gets minus infinity"
+# %%
+from tinylm_classroom import attention_view, check, hint, keep, show, trace, what_if
 from tinylm_lib import attention as library
 
 allowed = library.causal_mask(len(words))  # (T, S): you write it below
 masked = scores.masked_fill(~allowed, -math.inf)  # (T, S)
+causal_weights = softmax(masked, dim=-1)  # (T, S)
+
+# %% rows=["S1-19", "S4-23"] deck="What comes later gets minus infinity"
 looking.grow("mask", words, keys=keys, queries=queries)
 
 # %% [markdown]
 # `allowed` is a **causal mask**. Row $i$ belongs to query $i$, and in this course True means *allowed*: a position sees itself and everything before it. A forbidden key must get the weight 0, and the other weights must still sum to 1. So a forbidden score becomes $-\infty$, whose exponential is 0, and then comes the softmax. (`masked_fill` writes where its mask is True, so it gets `~allowed`.)
 
-# %% slide="subslide" deck="Then softmax: each row distributes its 1 over the past"
-causal_weights = softmax(masked, dim=-1)  # (T, S)
+# %% slide="subslide" deck="Each row distributes its 1 over the past"
 looking.grow("softmax", words, keys=keys, queries=queries)
 
 # %% [markdown]
 # The first word sees only itself. The first *pink* finds nothing and spreads its weight over four words, and the last one still finds *fan*. Could the mask also come after the softmax, and set the future to 0? The sums of the first *pink*'s weights, both ways:
 
-# %% deck="The mask comes first: afterwards the future has already got its part"
+# %% deck="Mask first: afterwards it is too late"
 # ESSENTIAL
 score_of_fan = 4.0  # try 0.0 and 9.0
 changed = scores.clone()
@@ -301,13 +308,9 @@ assert 0.05 < sums[0] < 0.07 and sums[1] < 0.01 and causal_weights.sum(-1).allcl
 
 # %% [markdown]
 # With the mask last, the sum depends on a score in the future. So the future leaks. The mask comes **before** the softmax. [[mask-first]]
-
-# %% [markdown]
+#
 # ### Your turn
 # First the mask for any $n$, as bool.
-
-# %% slide="skip"
-from tinylm_classroom import check, hint, keep
 
 
 # %% tags=["exercise"] name="causal_mask" minutes=6 difficulty=1 deck="Your turn: the mask"
@@ -365,14 +368,12 @@ hint("attention")
 # The library calls the two functions `causal_mask` and `attend`. `attend` leaves the steps to PyTorch, which does them in one program (lesson 14). It gives the result of section 2, also for a batch of texts, and the mask keeps a new last word away from the others:
 
 # %% slide="skip" rows=["S0-19", "S1-20", "S4-46"]
-from tinylm_classroom import show, trace
-
 torch.testing.assert_close(library.attend(q, k, v), out)
 four = torch.randn(2, 4, 6)  # (B, T, D)
 # Another last word:
 other = torch.cat((four[:, :3], torch.randn(2, 1, 6)), dim=1)  # (B, T, D)
 for name, mask in (("causal", library.causal_mask(4)), ("no mask", None)):
-    one, two = (library.attend(x, x, x, mask)[:, :3] for x in (four, other))  # (B, 3, D)
+    one, two = (library.attend(x, x, x, mask)[:, :3] for x in (four, other))
     print(f"{name}: the first three results change by {(one - two).abs().max():.2f}")
 
 # %% [markdown] slide="skip"
@@ -421,7 +422,7 @@ SEED = 5
 
 
 def train_lookup(n, shown, d_k, divide_by, n_updates, seed=SEED, rate=0.03):
-    """n colours and things, some shown. Returns scores (n, n), weight on the right one."""
+    """n colours and things. Returns scores (n, n), the weight on the right thing."""
     generator = torch.Generator().manual_seed(seed)
     tables = [*torch.randn(2, n, d_k, generator=generator), torch.zeros(n, n)]
     of_query, of_key, of_value = (table.requires_grad_() for table in tables)
@@ -446,10 +447,8 @@ n_updates = 150  # try 0, 10, 25 and 50
 _, found = train_lookup(6, shown=3, d_k=4, divide_by=2, n_updates=n_updates)
 print(f"weight on the right thing: {found:.2f}, chance is {1 / 3:.2f}")
 
-# %% deck="Only the answer was given, and pink learned to find pink"
-names = ["red", "blue", "green", "pink", "gray", "white"]
-before, after = (train_lookup(6, 3, 4, 2, n)[0] for n in (0, 150))
-matching.scores(before, after, names, title="Only the answer was given")
+# %% deck="Only the answer was given: pink finds pink"
+matching.scores(*(train_lookup(6, 3, 4, 2, n)[0] for n in (0, 150)))
 
 # %% tags=["source-hidden"] evidence="learned-keys" tried="seeds"
 # Checked: with each seed nearly all of the weight is on the right thing, and each colour finds its own.
@@ -487,7 +486,7 @@ d_k = 256  # try 4 and 64
 _ = torch.manual_seed(5)
 random_scores = torch.randn(1000, d_k) @ torch.randn(d_k, 16)  # (1000, S)
 largest = softmax(random_scores, dim=-1).amax(-1).mean().item()
-print(f"standard deviation {random_scores.std():.1f}, largest weight {largest:.2f} (mean)")
+print(f"standard deviation {random_scores.std():.1f}, largest weight {largest:.2f}")
 
 # %% [markdown]
 # With long queries one key has nearly all of the weight before anything is learned: the softmax is **saturated**. The gradient of a score has its weight as a factor, so the other keys get almost none. Can training still find the right one? We train the lookup of section 4 with 32 colours, 16 things and 256 features.
@@ -515,7 +514,7 @@ predict(
 )
 
 # %% rows=["S0-22"] deck="Divided by the root, it learns at every rate"
-matching.found(runs, title="Divided by the root, it learns", x="learning rate", chance=1 / 16)
+matching.found(runs, title="Divided by the root, it learns", chance=1 / 16)
 
 # %% tags=["source-hidden"] evidence="root-learns" tried="seeds"
 # Checked at three rates with three seeds each: what the picture shows, and the root with fewer features.
@@ -553,9 +552,7 @@ for name, divide_by in (("not divided", 1), ("by the root", math.sqrt(n_features
 # ## 6. Two looks make a circuit
 # Back to the shipped model. *book* is the same word at the same position in both texts. How can its key know that it is the pink thing now? Our head is one of four attentions that run side by side in layer 2 (lesson 07). **Your task:** go to layer 1, and find the head in which *fan* looks at *pink*, and *book* at *gray*.
 
-# %% deck="Task: find the head in which each thing looks at its colour"
-from tinylm_classroom import attention_view, what_if
-
+# %% deck="Task: which head looks at the colours?"
 attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
 
 # %% [markdown]
@@ -567,7 +564,7 @@ looking.looks(model, tokenizer, text, exchanged, earlier=True)
 # %% [markdown]
 # In the second text *book* takes up even more gray (0.28) than pink (0.21), which is the wrong colour. Still it matches best, because *fan* cannot have seen any pink at all: *pink* comes after it. Do these looks **matter**? **Your task:** in the view, *fan* may not look at *pink* in layer 1. What does the model guess? Take it back, and forbid the second step: layer 2, head 0, asking word *pink*, forbidden *fan*.
 
-# %% deck="Task: forbid a look, and see what the model guesses"
+# %% deck="Task: forbid a look. What is the guess?"
 what_if(model, tokenizer, "\n" + text, "forbid 1 0 5 4")
 
 # %% [markdown]
@@ -577,18 +574,19 @@ what_if(model, tokenizer, "\n" + text, "forbid 1 0 5 4")
 from tinylm_lib.interventions import intervene
 
 SEED = 1
-many, things = two_things(tokenizer, 400, SEED)  # (400, T), (400, 2)
+texts = two_things(tokenizer, 400, SEED)  # (400, T), (400, 2)
 
 
-def right_without(*looks):
-    """looks: (layer, head, asking, forbidden). Returns how often right, how often other."""
+def right_without(texts, *looks):
+    """looks: (layer, head, asking, forbidden). Returns how often right, and other."""
+    ids, things = texts
     with intervene(model, forbid=looks), torch.no_grad():
-        guesses = model(many)[:, -1].argmax(-1)  # (400)
+        guesses = model(ids)[:, -1].argmax(-1)  # (400)
     return [(guesses == each).float().mean().item() for each in things.T]
 
 
 # %% tags=["source-hidden"] deck="No thing may look at its colour. How many of 400 guesses are right?"
-right, _ = right_without((1, 0, 5, 4), (1, 0, 11, 10))
+right, _ = right_without(texts, (1, 0, 5, 4), (1, 0, 11, 10))
 predict(
     "In head 0 of layer 1 no thing may look at its own colour. How many of the 400 guesses are right? By choosing one of the two things blindly, it would be half.",
     key=lambda: "far fewer than half" if right < 0.4 else "about half",
@@ -603,7 +601,7 @@ predict(
 # %% deck="Without its colours the model is not ignorant, but misled"
 layer = 1  # try 0 and 2
 head = 0  # try 1, 2 and 3
-right, other = right_without((layer, head, 5, 4), (layer, head, 11, 10))
+right, other = right_without(texts, (layer, head, 5, 4), (layer, head, 11, 10))
 print(f"{right:.0%} right, {other:.0%} the other thing")
 
 # %% tags=["source-hidden"] slide="subslide" deck="Two heads do it, the others make no difference" evidence="looks-forbidden" tried="held-out"
@@ -621,9 +619,7 @@ looks_of = {
 SEEDS = (2, 3, 4)
 sets = [two_things(tokenizer, 200, seed) for seed in SEEDS]
 for what, forbidden in looks_of.items():
-    counted = []
-    for many, things in sets:
-        counted.append(right_without(*forbidden)[0])
+    counted = [right_without(each, *forbidden)[0] for each in sets]
     print(f"{what:<31}{min(counted):>4.0%} to {max(counted):.0%} right")
     most = 0.7 if "both" in what else 0.4 if "colour" in what else 0.1
     assert max(counted) < most if "head 0" in what else min(counted) > 0.97
@@ -658,7 +654,7 @@ from tinylm_classroom import said_twice
 def on_next(change, seed, n=30):
     """The weight of each head of layer 2 on the word after the earlier copy (H)."""
     found = []
-    for story, first, second in said_twice(tokenizer, n, seed):  # (T), begins of the copies
+    for story, first, second in said_twice(tokenizer, n, seed):  # (T), begins
         for at in (first, second):
             story[at : at + 4] = change(story[at : at + 4])
         asking = torch.arange(second, second + 3)
@@ -667,7 +663,7 @@ def on_next(change, seed, n=30):
     return torch.stack(found).mean(0)
 
 
-# %% deck="Two heads find the next word, if the saying is in its order"
+# %% deck="Two heads find the next word of a saying"
 SEED = 5
 order = [0, 1, 2, 3]  # try [2, 0, 3, 1]
 by_head = on_next(lambda four: four[order], SEED)  # (H)
@@ -676,7 +672,7 @@ print("heads 0 to 3:", [round(weight, 2) for weight in by_head.tolist()])
 # %% tags=["source-hidden"] evidence="bound-to-words" tried="held-out"
 # Checked in three sets of stories: as written, in another order, and with four random words.
 SEEDS = (1, 2, 3)
-known = things.flatten().unique()  # of the things in the texts of section 6
+known = texts[1].flatten().unique()  # of the things in the texts of section 6
 for seed in SEEDS:
     as_written = on_next(lambda four: four, seed)
     mixed = on_next(lambda four: four[[2, 0, 3, 1]], seed)
@@ -702,14 +698,12 @@ for seed in SEEDS:
 
 # %% [markdown] deck="Score, softmax, weighted sum, and the mask before the softmax"
 # ## What you have now
-# - Score, softmax, weighted sum: that is attention, for one query or for all at once. [[one-query-at-a-time]]
-# - The direction of a query decides what it finds, and its length how sharply. [[direction-and-length]]
+# - Attention is score, softmax, weighted sum, for one query or for all at once. [[one-query-at-a-time]]
 # - The mask comes before the softmax. Then nothing in a row depends on the future. [[mask-first]]
-# - Gradient descent finds such queries and keys, although the loss only sees the answer. [[learned-keys]]
-# - With long queries no run without a division learned to find the right one of sixteen things. Divided by the root, all did. [[root-learns]]
-# - The shipped model looks for the pink thing, not for a position. [[look-moves]]
-# - It needs two looks, one head in layer 1 and one in layer 2. [[looks-forbidden]]
-# - The second head works like an induction head, but only for words in a known order. [[bound-to-words]]
+# - Gradient descent finds queries and keys, although the loss only sees the answer. [[learned-keys]]
+# - With long queries no run without a division learned to find one of sixteen things. Divided by the root, all did. [[root-learns]]
+# - The shipped model looks for the pink thing, and needs two heads for it. [[looks-forbidden]]
+# - The second works like an induction head, but only for words in a known order. [[bound-to-words]]
 #
 # Next, lesson 06: nothing in the formula knows *where* a word is.
 

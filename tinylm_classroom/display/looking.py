@@ -140,8 +140,8 @@ CAPTIONS = {
     ),
     "mask": "Hatched is what the query of a row must not see, because it comes later.",
     "softmax": (
-        "In each row the weights sum to 1, and words that do not match have equal weights, so their "
-        "number is written once. Hatched is masked."
+        "In each row the weights sum to 1, and words that do not match have equal weights, so "
+        "their number is written once. Hatched is masked."
     ),
 }
 
@@ -395,4 +395,3 @@ def _rows(ax: Axes, line: Line, step: str, scores: Tensor) -> Tensor:
         halo = [withStroke(linewidth=8, foreground="white")]
         ax.text(0.72 * right, ROWS + 0.72 * n * high, "−∞", path_effects=halo, **middle)
     return shown
-

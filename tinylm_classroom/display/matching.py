@@ -10,13 +10,18 @@ from .figures import axes, display, drawing
 from .theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
 
 MARKERS = "sod"
+NAMES = ("red", "blue", "green", "pink", "gray", "white")
 
 
 def shapes(q: Tensor, k: Tensor, weights: Tensor, v: Tensor, out: Tensor) -> None:
     """Shows the matrices of attention to scale: q (T, d_k), k (S, d_k), weights (T, S), v (S, d_v)
     and out (T, d_v).
     """
-    hue = {"T": AXIS_COLORS["T"].light, "S": AXIS_COLORS["S"].light, "$d_k$": AXIS_COLORS["D"].light}
+    hue = {
+        "T": AXIS_COLORS["T"].light,
+        "S": AXIS_COLORS["S"].light,
+        "$d_k$": AXIS_COLORS["D"].light,
+    }
     over = q.shape[0] + 1.6
     second = q.shape[1] + 2.2
     third = second + k.shape[0] + 2.2
@@ -58,11 +63,20 @@ def shapes(q: Tensor, k: Tensor, weights: Tensor, v: Tensor, out: Tensor) -> Non
     )
 
 
-def scores(before: Tensor, after: Tensor, names: Sequence[str], title: str) -> None:
-    """Shows two maps of scores side by side, queries by row and keys by column: untrained, trained."""
+def scores(
+    before: Tensor,
+    after: Tensor,
+    names: Sequence[str] = NAMES,
+    title: str = "Only the answer was given, and pink finds pink",
+) -> None:
+    """Shows two maps of scores side by side, queries by row and keys by column: before a training
+    and after it.
+    """
     with drawing(11.4, 5.6, axes_grid=False) as figure:
         both = figure.subplots(1, 2, sharey=True)
-        for ax, shown, when in zip(both, (before, after), ("before training", "after"), strict=True):
+        for ax, shown, when in zip(
+            both, (before, after), ("before training", "after"), strict=True
+        ):
             image = ax.imshow(shown.numpy(), cmap=SIGNED, vmin=-6, vmax=6, aspect="auto")
             ax.set_xticks(range(len(names)), names, rotation=45, size=19)
             ax.set_yticks(range(len(names)), names, size=19)
@@ -89,7 +103,11 @@ def scores(before: Tensor, after: Tensor, names: Sequence[str], title: str) -> N
 
 
 def found(
-    runs: Mapping[str, Mapping[float, Sequence[float]]], *, title: str, x: str, chance: float
+    runs: Mapping[str, Mapping[float, Sequence[float]]],
+    *,
+    title: str,
+    chance: float,
+    x: str = "learning rate",
 ) -> None:
     """Shows the weight on the right key, a dot for each seed: {name: {x: one weight per seed}}."""
     with axes(title, x, "weight on the right thing", (10.4, 5.4)) as (figure, ax):
@@ -101,9 +119,9 @@ def found(
                 ax.plot(at, weights, MARKERS[i], **style)
             ax.plot([], [], MARKERS[i], label=name, **style)
         ax.axhline(chance, color=QUIET, lw=1.8, linestyle=":")
-        ax.text(-0.45, chance + 0.02, "chance", size=18, color=QUIET)
         labels = [f"{value:g}" for value in next(iter(runs.values()))]
         ax.set_xticks(range(len(labels)), labels)
+        ax.text(len(labels) - 0.52, chance + 0.03, "chance", size=18, color=QUIET, ha="right")
         ax.set(ylim=(-0.05, 1.08), xlim=(-0.5, len(labels) - 0.5), yticks=[0, 0.5, 1])
         ax.tick_params(labelsize=19)
         ax.xaxis.label.set_size(19)
@@ -114,9 +132,11 @@ def found(
     seen = [f"{min(weights):.1f} to {max(weights):.1f}" for _, _, weights in rows]
     display(
         figure,
-        alt=f"{title}. Dots: " + "; ".join(
+        alt=f"{title}. Dots: "
+        + "; ".join(
             f"{name}, {value:g}: {of}" for (name, value, _), of in zip(rows, seen, strict=True)
-        ) + ".",
+        )
+        + ".",
         caption="A dot is a run, each with a seed of its own. The dotted line is chance.",
         table={
             "scores": [name for name, *_ in rows],

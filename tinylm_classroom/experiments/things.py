@@ -1,4 +1,4 @@
-"""Texts to test a look with: two coloured things of which one is asked for, and sayings said twice."""
+"""Texts to test a look with: two things, one of which is asked for, and sayings said twice."""
 
 from typing import Any
 
@@ -7,8 +7,7 @@ from torch import Generator, Tensor
 
 from tinylm_lib import storyworld
 
-QUOTE = '"'
-SAID = 4  # words of a saying
+QUOTE = ' "'
 
 
 def two_things(tokenizer: Any, n: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -19,12 +18,10 @@ def two_things(tokenizer: Any, n: int, seed: int) -> tuple[Tensor, Tensor]:
     its colour, and the last word is at 16. Texts with an even index ask for the first thing.
     """
     generator = Generator().manual_seed(seed)
-    texts, things = [], []
+    texts = []
+    things = []
     for i in range(n):
-        (a, b), (x, y), colours = (
-            [storyworld.CLASSES[kind][j] for j in _pick(len(storyworld.CLASSES[kind]), 2, generator)]
-            for kind in ("name", "thing", "colour")
-        )
+        (a, b), (x, y), colours = (_two(kind, generator) for kind in ("name", "thing", "colour"))
         c, d = colours
         texts.append(f"\n {a} had a {c} {x}. {b} had a {d} {y}. {b} took the {colours[i % 2]}")
         both = tokenizer.encode(f" {x} {y}")
@@ -35,7 +32,7 @@ def two_things(tokenizer: Any, n: int, seed: int) -> tuple[Tensor, Tensor]:
 def said_twice(tokenizer: Any, n: int, seed: int) -> list[tuple[Tensor, int, int]]:
     """Stories in which a saying of four words is repeated: ids (T), and where it begins, twice."""
     found: list[tuple[Tensor, int, int]] = []
-    quote = tokenizer.encode(f" {QUOTE}")[0]
+    quote = tokenizer.encode(QUOTE)[0]
     for story in storyworld.corpus(4 * n, seed).splitlines():
         ids = torch.tensor(tokenizer.encode("\n" + story))  # (T)
         begins = (ids == quote).nonzero()[:, 0].tolist()
@@ -44,5 +41,7 @@ def said_twice(tokenizer: Any, n: int, seed: int) -> list[tuple[Tensor, int, int
     return found
 
 
-def _pick(n: int, k: int, generator: Generator) -> list[int]:
-    return torch.randperm(n, generator=generator)[:k].tolist()
+def _two(kind: str, generator: Generator) -> list[str]:
+    """Two words of a class that are not the same."""
+    known = storyworld.CLASSES[kind]
+    return [known[i] for i in torch.randperm(len(known), generator=generator)[:2].tolist()]

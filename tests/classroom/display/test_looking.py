@@ -96,7 +96,7 @@ def test_the_matrices_have_their_sizes_and_the_runs_their_dots(shown: list[Any])
     matching.shapes(q, k, weights, v, weights @ v)
     assert shown[-1][1]["table"]["shape"] == [(3, 4), (4, 5), (3, 5), (5, 6), (3, 6)]
     runs = {"a": {0.1: [0.2, 0.4], 1.0: [0.5, 0.6]}, "b": {0.1: [1.0, 1.0], 1.0: [0.9, 1.0]}}
-    matching.found(runs, title="B learns", x="rate", chance=0.1)
+    matching.found(runs, title="B learns", chance=0.1, x="rate")
     figure, facts = shown[-1]
     assert sum(len(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None") == 8
     assert facts["table"]["weights found"] == ["0.2 to 0.4", "0.5 to 0.6", "1.0 to 1.0", "0.9 to 1.0"]
