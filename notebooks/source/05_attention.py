@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one sentence. Over its words grows one picture: arcs, keys and a query, scores, weights, the sum of the values, then the rows of all queries, the mask, the weights. Its steps are the deck, so keep a slide until the class has found the row that is new.
-# Sections 1 to 3 build attention, 4 and 5 train it, 6 and 7 look into the shipped model. The exercises are homework, or a second hour.
+# The first three sections build attention, the next two train it, and the last two look into the shipped model. The exercises are homework, or a second hour.
 
 # %% [markdown] tags=["note"]
 # **Say.** Read the sentence aloud and stop at the gap. Everybody says *fan*. Today we build what finds it out of sums, products and a softmax.
@@ -89,7 +89,7 @@ looking.looks(model, tokenizer, own_text, title=f"A {first} fan and a {second} b
 
 # %% [markdown]
 # ### By hand: keys and a query
-# How can numbers do this? We begin with two numbers for each word, and write them by hand. A word's **key** says by what it can be found: the first number means *I am the pink thing*, the second *I am the gray thing*. The last word's **query** says what it looks for. (In the model the words have 32 such numbers, and nobody wrote them.)
+# How can numbers do this? We begin with two numbers for each word, and write them by hand. A word's **key** says by what it can be found: the first number means *I am the pink thing*, the second *I am the gray thing*. The last word's **query** says what it looks for. (In the model they have more numbers, and nobody wrote them.)
 
 # %%
 labels = {"fan": [2.0, 0.0], "book": [0.0, 2.0]}
