@@ -23,6 +23,7 @@ from .lesson.rules import check_rules
 from .lesson.transform import to_notebook
 from .lesson.tries import with_other_values
 from .lesson.write import why_stale, write
+from .lesson.written import WRITTEN, mark
 
 STUDENT_SECONDS = 60
 
@@ -46,7 +47,7 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
             report[-1] += f"  WARNING: over {STUDENT_SECONDS} s; make it shorter"
             if seconds > 2 * STUDENT_SECONDS:
                 raise ValueError(report[-1])
-        cut(notebook)
+        (mark if lesson.edition >= WRITTEN else cut)(notebook)
         write(notebook, path, source, role)
     return report
 
