@@ -10,9 +10,9 @@ async ({least: usual, written}) => {
     const {h, v} = Reveal.getIndices(leaf), tell = new Map();
     const say = (what, size = 0) => tell.set(what, Math.max(size, tell.get(what) ?? 0));
     const own = leaf.matches(".written"), least = own ? written : usual;
-    const enough = node => own && node.parentElement.closest(".tinylm-view") && !/\p{L}{2}/u.test(node.data) ? usual : least;  // numbers in a view
+    const enough = node => own && node.parentElement.closest("math") ? usual : own && node.parentElement.closest(".tinylm-view") && !/\p{L}{2}/u.test(node.data) ? 14 : least;  // an index, numbers in a view
     if (own && leaf.matches(".continued")) say("its one thing is divided");
-    if (own && leaf.querySelector("header").offsetHeight > 120) say("the title has more than two lines");
+    if (own && leaf.querySelector("header").offsetHeight > 120 && !leaf.matches(".alone")) say("the title has more than two lines");
     Reveal.slide(h, v);
     while (Reveal.availableFragments().next) Reveal.nextFragment();
     await new Promise(done => requestAnimationFrame(() => setTimeout(done)));  // views that follow their width

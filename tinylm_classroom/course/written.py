@@ -72,7 +72,8 @@ class WrittenDeck(Deck):
         """Notes the sections that begin in a text."""
         for level, anchor, title in self._headings(cell.source):
             if level == 2:
-                self._section, self._plan = words_of(title), plan_of(cell)
+                self._section = words_of(title)
+                self._plan = plan_of(cell)
             self._anchors += f'<span id="{anchor}"></span>'
 
     def _headings(self, text: str) -> list[tuple[int, str, str]]:

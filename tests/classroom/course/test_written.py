@@ -1,4 +1,4 @@
-"""Written decks: which cells are slides, what of a cell is on one, where its section's note is read, and what is missing."""
+"""Written decks: which cells are slides, what of a cell is on one, where its section's note is read, what is missing."""
 
 import re
 from pathlib import Path
@@ -130,7 +130,14 @@ def test_code_shows_its_outputs_and_a_few_lines_unless_it_is_folded_or_only_draw
 
 def test_the_note_of_a_section_is_read_on_its_first_slide_and_nothing_noted_is_lost():
     figure = "<figure><img><figcaption>How to <b>read</b> it.</figcaption></figure>"
-    cells = (note("Plans."), note("**Say.** One."), text("## 1. One"), text("Words."), note("Of it."), code("x", "First"))
+    cells = (
+        note("Plans."),
+        note("**Say.** One."),
+        text("## 1. One"),
+        text("Words."),
+        note("Of it."),
+        code("x", "First"),
+    )
     cells += (code("draw()", "Second", figure), note("**Say.** Two."), text("## 2. Two"), note("**Say.** Three."))
     cells += (text("## 3. Three", "Third"), note("Here."), note("**Say.** End."), text("## Sources"))
     notes = [words_of("".join(column[0].notes)) for column in deck(*cells, instructor=True).columns]
@@ -161,12 +168,16 @@ def test_an_exercise_has_its_stub_and_hints_and_for_the_instructor_its_solution_
 
 def test_a_prediction_has_its_answer_and_the_usual_ones():
     made = deck(note(USUAL), text("## 1. One", "One"), asked("Half of 4?"), instructor=True)
-    assert words_of("".join(made.columns[2][0].notes)) == "Answer. 2 of it. It is. Usual answers. ninety (90): Is 90 half?"
+    assert (
+        words_of("".join(made.columns[2][0].notes)) == "Answer. 2 of it. It is. Usual answers. ninety (90): Is 90 half?"
+    )
 
 
 def test_a_link_leads_to_the_first_slide_of_a_section_or_to_the_next_one():
     links = "- [one](#1.-One) [two](#2.-Two) [sources](#Sources)"
-    html = deck(text("## 1. One"), code("x", "First"), text("## 2. Two"), text(links, "Links"), text("## Sources")).html()
+    html = deck(
+        text("## 1. One"), code("x", "First"), text("## 2. Two"), text(links, "Links"), text("## Sources")
+    ).html()
     for name in ("one", "two", "sources"):
         (anchor,) = re.findall(rf'<a href="#([\w-]+)">{name}</a>', html)
         assert html.count(f'<span id="{anchor}"></span>') == 1

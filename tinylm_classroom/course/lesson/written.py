@@ -64,4 +64,4 @@ def _shown(cell: NotebookNode) -> str:
         return ""
     lines = cell.source.split("\n")
     ranges = cell.metadata["tinylm"].get("essential", [[1, len(lines)]])
-    return "\n".join(line for first, last in ranges for line in lines[first - 1 : last])
+    return "\n".join("\n".join(lines[first - 1 : last]) for first, last in ranges)
