@@ -10,7 +10,7 @@ from nbformat import v4
 from tinylm_classroom.course.lesson.notes import introduces
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
+BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb"), *NOTEBOOKS.glob("more/*.ipynb")])
 # What is not a claim: other lessons and sections, years, how long something takes, code, and names with digits.
 NO_CLAIM = (
     r"`[^`]*`",

@@ -30,7 +30,7 @@ from jupyter_server.serverapp import list_running_servers
 
 from tinylm_lib.files import write_whole
 
-from ..folders import NOTEBOOKS, WORK, usable_work
+from ..folders import NOTEBOOKS, WORK, more, usable_work
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -91,7 +91,8 @@ def main(argv: Sequence[str] = ()) -> int:
     parser.add_argument("--prepare", action="store_true", help="make the copies and start nothing")
     options, for_jupyter = parser.parse_known_args(list(argv))
     work = Path(os.path.expanduser(options.work or WORK)).absolute()
-    for folder in ("", "solutions/") if options.solutions else ("",):
+    folders = ["", *(["more/"] if more(NOTEBOOKS) else []), *(["solutions/"] if options.solutions else [])]
+    for folder in folders:
         for line in refresh(NOTEBOOKS / folder, usable_work(work) / folder):
             print(f"{folder}{line}")
     name = find_lesson(NOTEBOOKS, options.lesson)

@@ -107,8 +107,13 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         if path in wanted:
             before = pages[i - 1] if i > 0 else None
             after = pages[i + 1] if i + 1 < len(pages) else None
-            html = lesson_page(rendered, page, before, after, slide_links(folder, page))
+            links = slide_links(folder, page) + more_links(notebooks, page)
+            html = lesson_page(rendered, page, before, after, links)
             written.append(write_page(folder / f"{path.stem}.html", html))
+            for further, other in more_pages(notebooks, page):
+                found = render(further, other)
+                sections += _sections(found, other)
+                written.append(write_page(folder / other.file, lesson_page(found, other, page)))
     terms = definitions(contents)
     sections += [
         [GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms
@@ -122,7 +127,7 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         written.append(write_page(folder / file, list_page(file, content)))
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
     cards = [
-        map_entry(lessons[path], page, slide_links(folder, page))
+        map_entry(lessons[path], page, slide_links(folder, page) + more_links(notebooks, page))
         for path, page in zip(known, pages, strict=True)
     ]
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
@@ -156,6 +161,22 @@ def slide_links(folder: Path, page: Page) -> str:
         f'<a href="{file}">{what}</a>' for file, what in files.items() if (folder / file).exists()
     ]
     return f'<p class="slides">{" · ".join(there)}</p>' if there else ""
+
+
+def more_pages(notebooks: Path, page: Page) -> list[tuple[NotebookNode, Page]]:
+    """The built notebooks that go further than a lesson, each with its page."""
+    paths = sorted(notebooks.glob(f"more/{page.number}_*.ipynb"))
+    read = [(nbformat.read(path, as_version=4), path) for path in paths]
+    return [(notebook, page_of(path, notebook)) for notebook, path in read]
+
+
+def more_links(notebooks: Path, page: Page) -> str:
+    """Links to the pages that go further than a lesson, as HTML."""
+    links = [
+        f'<a href="{other.file}">{escape(other.topic)}</a>'
+        for _, other in more_pages(notebooks, page)
+    ]
+    return f'<p class="slides">More: {", ".join(links)}</p>' if links else ""
 
 
 def render(notebook: NotebookNode, page: Page) -> Rendered:

@@ -1,4 +1,4 @@
-"""Written decks: which cells are slides, what of a cell is on one, where its section's note is read, what is missing."""
+"""Written decks: which cells are slides, what of a cell is on one, where a note is read, and what is missing."""
 
 import re
 from pathlib import Path
