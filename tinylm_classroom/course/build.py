@@ -16,8 +16,10 @@ from tinylm_lib.files import print_anything, write_whole
 from ..folders import NOTEBOOKS, more
 from .contents import PAGES, with_tables
 from .lesson.counts import table_of
+from .lesson.cover import cover
 from .lesson.cut import cut
 from .lesson.execute import execute
+from .lesson.links import add_links
 from .lesson.more import FOLDER, check_more, is_more
 from .lesson.read import read_lesson
 from .lesson.rules import check_rules
@@ -41,6 +43,7 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
     (check_more if is_more(source) else check_rules)(lesson)
     for role, path in _places(source, notebooks).items():
         notebook = to_notebook(lesson, role)
+        add_links(notebook, source.stem, has_deck=not is_more(source))
         if role == "solution" and lesson.edition >= 3 and (tried := with_other_values(notebook)):
             _ = execute(tried, f"{path.stem}, with the other values that its lines name")
         seconds = execute(notebook, path.stem)
@@ -51,6 +54,8 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
                 raise ValueError(report[-1])
         if not is_more(source):
             (mark if lesson.edition >= WRITTEN else cut)(notebook)
+        if is_more(source) or lesson.edition >= WRITTEN:
+            cover(notebook)
         write(notebook, path, source, role)
     return report
 

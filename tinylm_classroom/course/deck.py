@@ -20,6 +20,7 @@ from ..views.base import MIME, WITH_ENGINE
 from .cells import Page, Prose, colored, led_to_anchors, output_html, views_script, words_of
 from .front import model_script
 from .lesson.cut import CODE_LINES, is_prediction, is_rich
+from .lesson.links import without_links
 from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
 from .lesson.read import PLANS
 
@@ -124,7 +125,7 @@ class Deck:
         self.columns[-1][-1].parts.append(f'<div class="part{fragment}">{html}</div>')
 
     def _text(self, cell: NotebookNode, kind: str | None, solves: bool) -> None:
-        first, *sections = SECTION.split(self._markdown.render(cell.source))
+        first, *sections = SECTION.split(self._markdown.render(without_links(cell.source)))
         if first.strip():
             title = first.startswith("<h1")
             self._begin(None if solves else kind, look="title" if title else "")

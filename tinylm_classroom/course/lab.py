@@ -31,6 +31,7 @@ from jupyter_server.serverapp import list_running_servers
 from tinylm_lib.files import write_whole
 
 from ..folders import NOTEBOOKS, WORK, more, usable_work
+from .lesson.links import without_links
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -91,7 +92,8 @@ def main(argv: Sequence[str] = ()) -> int:
     parser.add_argument("--prepare", action="store_true", help="make the copies and start nothing")
     options, for_jupyter = parser.parse_known_args(list(argv))
     work = Path(os.path.expanduser(options.work or WORK)).absolute()
-    folders = ["", *(["more/"] if more(NOTEBOOKS) else []), *(["solutions/"] if options.solutions else [])]
+    folders = ["", *(["more/"] if more(NOTEBOOKS) else [])]
+    folders += ["solutions/"] if options.solutions else []
     for folder in folders:
         for line in refresh(NOTEBOOKS / folder, usable_work(work) / folder):
             print(f"{folder}{line}")
@@ -353,7 +355,9 @@ def _version(notebook: dict[str, Any]) -> str:
     """A digest of the text of all cells: running them, folding them or adding empty ones does not
     change it.
     """
-    texts = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    texts = [
+        (cell["cell_type"], without_links("".join(cell["source"]))) for cell in notebook["cells"]
+    ]
     return hashlib.sha256(
         json.dumps([text for text in texts if text[1].strip()]).encode()
     ).hexdigest()
@@ -362,7 +366,12 @@ def _version(notebook: dict[str, Any]) -> str:
 def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
     blank = {"outputs": [], "execution_count": None}
     cells = [cell | blank if cell["cell_type"] == "code" else cell for cell in built["cells"]]
-    metadata = built["metadata"] | {"tinylm": {"lesson": name, "version": _version(built)}}
+    for cell in cells:  # an output that is not there covers nothing
+        seen = {**cell.get("metadata", {}).get("jupyter", {})}
+        if seen.pop("outputs_hidden", None):
+            cell["metadata"] = cell["metadata"] | {"jupyter": seen}
+    known = built["metadata"].get("tinylm", {}).get("lesson", name)
+    metadata = built["metadata"] | {"tinylm": {"lesson": known, "version": _version(built)}}
     return built | {"cells": cells, "metadata": metadata}
 
 

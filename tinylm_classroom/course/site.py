@@ -40,6 +40,8 @@ from .cells import (
 from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
 from .grading.sections import find_sections
+from .lesson.cover import is_covered
+from .lesson.links import without_links
 from .mistakes import MISTAKES, mistakes_content
 from .reading import READING, reading_content
 from .reference import TOP, write_reference
@@ -63,6 +65,7 @@ SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all '
     'lessons" placeholder="Search all lessons"></form>'
 )
+COVERED = "Guess first, or show what answers it"
 LISTED = re.compile(r'<h2 id="(.*?)">(.*?)</h2>', re.S)
 HOME = (
     f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
@@ -192,7 +195,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
     markdown = MarkdownWithMath(renderer=prose)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            shown.append(markdown.render(cell.source))
+            shown.append(markdown.render(without_links(cell.source)))
             before, *after = re.split(r'<h\d id="part-\d+">.*?</h\d>', shown[-1], flags=re.S)
             texts[-1] += before
             texts += after
@@ -355,6 +358,8 @@ def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     if folded:
         code = f"<details><summary>{folded}</summary>{code}</details>"
     outputs = "".join(output_html(output, modules) for output in cell.outputs)
+    if is_covered(cell):
+        outputs = f'<details class="answers"><summary>{COVERED}</summary>{outputs}</details>'
     return f'<div class="cell">{code}{outputs}</div>'
 
 

@@ -15,7 +15,9 @@ from .more import is_more
 
 MAKERS = {
     "course": "build",
-    "course/lesson": "cut execute more notes plans read rules third transform tries write written",
+    "course/lesson": (
+        "cover cut execute links more notes plans read rules third transform tries write written"
+    ),
     "display": "cards control figures frames numbers",
     "views": "base predict",
 }
