@@ -221,6 +221,7 @@ def _of_lesson(
     attempts: dict[str, Attempt | None] = {}
     taken: dict[str, str] = {}
     problem = "; ".join(unread.values())
+    own = [notebook for notebook in notebooks if notebook.lesson == lesson]
     digest = hashlib.sha256(b"".join(notebook.content for notebook in notebooks) + problem.encode())
     for name in (name for name, exercise in EXERCISES.items() if exercise.lesson == lesson):
         tried = [
@@ -243,7 +244,7 @@ def _of_lesson(
                 attempts[name] = Attempt(problem=str(error))
         elif not found and problem:
             attempts[name] = Attempt(problem=problem)
-        elif not found and not any(notebook.code.defines(name) for notebook in notebooks):
+        elif not found and own and not any(notebook.code.defines(name) for notebook in own):
             taken[name] = NO_CELL
     kept = [path for name, path in parts.items() if name in attempts]
     files = (*(notebook.path for notebook in notebooks), *unread, *kept)
