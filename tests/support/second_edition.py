@@ -11,6 +11,8 @@ from tinylm_classroom.exercises.base import Exercise
 
 LESSONS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 ANSWERS: dict[str, dict[str, str]] = {name: lesson.pop("answers") for name, lesson in LESSONS.items()}
+# what their cells import from us, and the figures that they draw, one statement each
+USES: dict[str, list[str]] = {name: lesson.pop("uses") for name, lesson in LESSONS.items()}
 
 
 def copy_of(lesson: str, answered: Iterable[str] = ()) -> dict[str, Any]:

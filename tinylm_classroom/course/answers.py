@@ -21,7 +21,10 @@ def exercises(notebook: Mapping[str, Any]) -> dict[str, str]:
 
 def homes(lessons: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The lesson of each exercise, from the notebooks of the course by their names."""
-    return {name: lesson for lesson, built in lessons.items() for name in exercises(built)}
+    found: dict[str, str] = {}
+    for lesson, built in lessons.items():
+        found |= dict.fromkeys(exercises(built), lesson)
+    return found
 
 
 def what_becomes_of(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.second_edition import ANSWERS, LESSONS, copy_of, exercise_cell, write
+from support.second_edition import ANSWERS, LESSONS, USES, copy_of, exercise_cell, write
 
 from tinylm_classroom.course import lab
 from tinylm_classroom.course.answers import STUB, exercises
@@ -110,3 +110,10 @@ def test_an_old_copy_runs_in_the_course_of_today(lesson, tmp_path, monkeypatch):
             eval(code, names)
     for name in ANSWERS[lesson]:
         assert names["check"](name, names[name]).passed
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_what_an_old_copy_uses_of_the_course_is_there(lesson):
+    names: dict = {}
+    for statement in ["from tinylm_classroom import figures", *USES[lesson]]:
+        exec(statement, names)
