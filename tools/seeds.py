@@ -36,6 +36,9 @@ COLOUR = re.compile(r"\x1b\[[\d;]*m")
 ARROW = re.compile(r"^-+> *\d+ +(.*)$", re.MULTILINE)
 COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 OF_ITS_OWN = COMPREHENSION | ast.FunctionDef | ast.Lambda
+MISSING = re.compile(r"name '(\w+)' is not defined")
+# how it ends where a cell above has not filled what it makes
+MISSES = ("KeyError", "IndexError")
 WIDTH = 110
 HEAD = "| lesson | section | where | what falls | shifts |\n|---|---|---|---|---|"
 
@@ -173,7 +176,9 @@ def fallen(lesson: Lesson, shift: int) -> Iterator[tuple[Fall, str]]:
         if error is None or "raises-exception" in cell.metadata.get("tags", ()):
             continue
         made = _made(cell.source)
-        follows = error.ename != "AssertionError" and lost & (_read(cell.source) - made)
+        misses = error.ename in MISSES and lost & (_read(cell.source) - made)
+        unmade = MISSING.search(error.evalue or "")
+        follows = misses or (unmade and unmade[1] in lost - made)
         lost |= made
         if follows:
             continue

@@ -72,7 +72,20 @@ table = {}
 table["kept"] = 1 / (SEED < 7)
 
 # %%
-later = [value + SEED for value in table.values()] + [never_made]
+later = 2 * table["kept"]
+
+# %%
+def twice():
+    return later
+
+assert twice()
+
+# %%
+if SEED == 7:
+    raise ValueError(f"{len(table)} led to 3, expected 2")
+
+# %%
+never_made
 
 # %% [markdown]
 # ## 2. One that holds
@@ -123,11 +136,14 @@ def test_what_falls_is_listed_once_and_what_holds_or_is_quoted_is_not(tmp_path: 
         (section, "lucky", 'assert SEEDS[0] == 5, "a\\nb"'): dict.fromkeys((1, 2), "AssertionError: a"),
         (section, f"line {line}", "assert SEED < 7"): {2: "AssertionError"},
         (section, f"line {line}", 'table["kept"] = 1 / (SEED < 7)'): {2: "ZeroDivisionError: division by zero"},
-        (section, f"line {line + 5}", LATER): dict.fromkeys((0, 1), "NameError: name 'never_made' is not defined"),
+        (section, f"line {line + 14}", RAISES): {2: "ValueError: 0 led to 3, expected 2"},
+        (section, f"line {line + 18}", "never_made"): dict.fromkeys(
+            (0, 1, 2), "NameError: name 'never_made' is not defined"
+        ),
     }
 
 
-LATER = "later = [value + SEED for value in table.values()] + [never_made]"
+RAISES = 'raise ValueError(f"{len(table)} led to 3, expected 2")'
 
 
 def test_of_an_older_lesson_only_the_seeds_of_torch_move(tmp_path: Path) -> None:
