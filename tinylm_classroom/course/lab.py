@@ -31,6 +31,7 @@ from jupyter_server.serverapp import list_running_servers
 from tinylm_lib.files import write_whole
 
 from ..folders import NOTEBOOKS, WORK, more, usable_work
+from .answers import homes, what_becomes_of
 from .lesson.links import without_links
 
 CACHES = {
@@ -158,7 +159,9 @@ def refresh(notebooks: Path, work: Path) -> list[str]:
                 f"{path} is damaged ({how}): run make notebooks, or get it back with "
                 f"git checkout {path}"
             )
-    return [*chain.from_iterable(_offer(_loaded(path), path.stem, work) for path in paths)]
+    built = {path.stem: _loaded(path) for path in paths}
+    home = homes(built)
+    return [*chain.from_iterable(_offer(new, name, work, home) for name, new in built.items())]
 
 
 def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
@@ -288,9 +291,11 @@ def _has_browser() -> bool:
     return True
 
 
-def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
+def _offer(built: dict[str, Any], name: str, work: Path, home: dict[str, str]) -> Iterator[str]:
     """Writes the copy where there is none or an unedited older one, next to all that the student
     has edited.
+
+    home: the lesson of each exercise.
     """
     edited: list[Path] = []
     for suffix in chain(("", " (new)"), (f" (new {number})" for number in count(2))):
@@ -304,6 +309,9 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
             )
             if edited:
                 yield from _told(name, path, edited)
+                for mine in edited:
+                    if not _damage(mine):
+                        yield from what_becomes_of(_loaded(mine), mine.name, built, home)
             elif old:
                 yield f"{name} has changed; you had not edited yours, it is now the new one"
             return
