@@ -15,11 +15,13 @@ from tinylm_lib.files import print_anything, write_whole
 
 from ..folders import NOTEBOOKS
 from .contents import PAGES, with_tables
+from .lesson.counts import table_of
 from .lesson.cut import cut
 from .lesson.execute import execute
 from .lesson.read import read_lesson
 from .lesson.rules import check_rules
 from .lesson.transform import to_notebook
+from .lesson.tries import with_other_values
 from .lesson.write import why_stale, write
 
 STUDENT_SECONDS = 60
@@ -36,6 +38,8 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
     check_rules(lesson)
     for role, path in _places(source, notebooks).items():
         notebook = to_notebook(lesson, role)
+        if role == "solution" and lesson.edition >= 3 and (tried := with_other_values(notebook)):
+            _ = execute(tried, f"{path.stem}, with the other values that its lines name")
         seconds = execute(notebook, path.stem)
         report.append(f"{_shown(path, notebooks)}: {seconds:.1f} s")
         if role == "student" and seconds > STUDENT_SECONDS:
@@ -96,6 +100,8 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
+    if not options.check and (lines := table_of(notebooks)):
+        print(lines)
     print(
         "all notebooks are fresh"
         if options.check

@@ -1,8 +1,9 @@
 """How long a lesson takes to teach, computed, and what of it fits into 50, 80 and 110 minutes.
 
 A section takes its words at a speaking pace and some minutes for each thing that is looked at; an
-exercise takes the minutes that its header states. Drawings and questions of the notes come on top.
-All are estimates.
+exercise takes the minutes that its header states. Drawings and questions of the notes come on top;
+in the third edition they are among the minutes of their section, visible code takes twice as long,
+and exercises are homework or a longer session. All are estimates.
 """
 
 import ast
@@ -19,7 +20,7 @@ WORDS_PER_MINUTE = 130
 CALLS = {"predict": 2.0, "control": 2.0, "trace": 1.0, "show": 1.0}
 FIGURE = 1.0
 VIEW = 2.0
-CODE = 0.25
+CODE = {2: 0.25, 3: 0.5}  # by edition
 PLUMBING = {"exercise", "check", "solution"}
 
 
@@ -39,6 +40,8 @@ class Part(NamedTuple):
 
 def parts(cells: Sequence[Cell]) -> list[Part]:
     """The sections of a lesson, each followed by its exercises, from the title on."""
+    edition = cells[0].meta.get("edition", 2)
+    homework = PLANS[edition >= 3]
     found: list[Part] = []
     names = [""]
     groups = [[]]
@@ -56,10 +59,14 @@ def parts(cells: Sequence[Cell]) -> list[Part]:
             (cell.meta["plan"] for cell in group if "plan" in cell.meta and not cell.tags),
             default=PLANS[0],
         )
-        found.append(Part(name or "Title", max(1, round(sum(map(_minutes, group)))), plan, board))
+        minutes = sum(_minutes(cell, CODE[edition]) for cell in group)
+        if edition >= 3:
+            minutes += board
+            board = 0
+        found.append(Part(name or "Title", max(1, round(minutes)), plan, board))
         for cell in group:
             if "exercise" in cell.tags:
-                own = max(plan, cell.meta.get("plan", PLANS[0]))
+                own = max(plan, cell.meta.get("plan", homework))
                 found.append(
                     Part(f"`{cell.meta['name']}`", cell.meta["minutes"], own, is_exercise=True)
                 )
@@ -99,7 +106,7 @@ def plan_table(taught: Sequence[Part]) -> str:
     return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
 
 
-def _minutes(cell: Cell) -> float:
+def _minutes(cell: Cell, code: float) -> float:
     if (
         cell.meta.get("slide") == "skip"
         or (cell.tags and cell.kind == "markdown")
@@ -119,5 +126,5 @@ def _minutes(cell: Cell) -> float:
     if any(name[0] in ("figures", "plt") for name in called):
         minutes += FIGURE
     if "source-hidden" not in cell.tags:
-        minutes += CODE
+        minutes += code
     return minutes

@@ -4,8 +4,8 @@
                                          110: also one of 80
     # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2 plan=80
     # %% [markdown] slide="say"          said, not shown: on a slide it is in the speaker's notes
-    # %% [markdown] edition=3            the title cell of a lesson in the third edition: its deck is
-                                         written, and it keeps to the limits of `counts`
+    # %% [markdown] edition=3            the title cell of a lesson in the third edition: its deck
+                                         is written, and it keeps to the limits of `counts`
     # %% deck="Pink finds pink"          third edition: this cell is a slide with this title
     # %% evidence="heads-removed" tried="seeds"
                                          what each sentence marked [[heads-removed]] rests on, and

@@ -32,6 +32,7 @@ from .read import (
     solved,
     stub,
 )
+from .third import third_edition_problems
 
 KEYS = {
     **dict.fromkeys(("tags", "rows"), list),
@@ -51,6 +52,7 @@ TAGS = {
     "markdown": ("solution", "note"),
 }
 SLIDES = ("slide", "subslide", "fragment", "skip", "say")
+TRIED = ("seeds", "held-out", "exact")
 BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
     r"\bdisplay_id\b|\bupdate_display\b": (
@@ -86,6 +88,7 @@ def check_rules(lesson: Lesson) -> None:
             [
                 *title_problems(lesson.cells[0].text, parts(lesson.cells)),
                 *claim_problems(lesson.cells),
+                *(third_edition_problems(lesson.cells) if lesson.edition >= 3 else ()),
             ]
         )
     if found:
@@ -214,6 +217,8 @@ def _fact_problems(cell: Cell) -> Iterator[str]:
         yield 'only an exercise has a name and a difficulty: remove them or add tags=["exercise"]'
     if not exercise and "minutes" in facts:
         yield "minutes belong to an exercise; those of a section are computed"
+    if facts.get("tried", TRIED[0]) not in TRIED or ("tried" in facts and "evidence" not in facts):
+        yield f"tried is {', '.join(TRIED)}, of a cell with evidence"
     if "plan" in facts and (
         facts["plan"] not in PLANS[1:] or not (exercise or re.search("^## ", cell.text, re.M))
     ):

@@ -131,7 +131,7 @@ def _metadata(cell: Cell) -> dict[str, Any]:
     )
     facts = {
         key: cell.meta[key]
-        for key in ("name", "difficulty", "minutes", "plan", "rows")
+        for key in ("name", "difficulty", "minutes", "plan", "rows", "edition", "deck")
         if key in cell.meta
     }
     parts = {

@@ -13,7 +13,7 @@ from tinylm_lib.files import write_whole
 
 MAKERS = {
     "course": "build",
-    "course/lesson": "cut execute notes plans read rules transform write",
+    "course/lesson": "cut execute notes plans read rules third transform tries write",
     "display": "cards control figures frames numbers",
     "views": "base predict",
 }
