@@ -298,7 +298,7 @@ def read_in_pieces(ids, sizes, restart=False, mask_of=causal_mask):
 
 # %% deck="Read in any pieces, the logits are the same"
 sizes = [12, 20, 1, 1, 1, 1, 1, 1, 1, 1]  # try [40], [39, 1] and [10, 10, 10, 10]
-ids = stories([13], 40)  # (1, 40)
+ids = stories([13], 40)  # (1, 40): the first tokens of a story
 torch.testing.assert_close(read_in_pieces(ids, sizes), model(ids), atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
@@ -327,7 +327,7 @@ for text in stories(range(110, 120), 13).split(1):
     assert moved_by_the_last(text, causal_mask) < 1e-4 < 1 < moved_by_the_last(text, no_mask)
 
 # %% [markdown]
-# Without the mask a new word changes the earlier positions, from the second layer on, so a cache would be wrong. [[mask-decides]] An encoder such as BERT, which sees both sides, cannot use one in this way.
+# Without the mask a new word changes what was computed before it, so a cache would be wrong. [[mask-decides]] An encoder such as BERT, which sees both sides, cannot use one in this way.
 
 # %% [markdown] tags=["note"]
 # **Say.** You write one layer's attention with a cache, and then the loop that writes with it. One position and a whole prompt are the same function.
@@ -490,7 +490,7 @@ predict(
     choices={
         "once": "It reads one position, as the first step did. But its query meets 128 keys.",
         "about 1.2 times": "",
-        "about 2 times": "For that, 128 keys would have to cost as much as all the maps of the model.",
+        "about 2 times": "Then 128 keys would cost as much as all the maps of the model.",
         "about 128 times": "Without a cache it would be even more. With one, the maps of the model see a single position.",
     },
     because="The query meets all kept keys. But compared with the maps, which cost the same at each step, 128 keys are little.",
@@ -758,7 +758,8 @@ for begun in many[:, :12].tolist():
 # %% [markdown] deck="What you have now"
 # ## What you have now
 # - Without a cache, writing n tokens one at a time reads n (n + 1) / 2 positions. [[positions-read]]
-# - With the causal mask a new token changes no key and no value before it, so nearly all of this is computed again. [[read-again]] Without the mask they would change, and no cache would be possible.
+# - With the causal mask a new token changes no key and no value before it, so nearly all of this is computed again. [[read-again]]
+# - Without the mask a new token changes the past, and no cache is possible. [[mask-decides]]
 # - The newest token needs its own query and all keys and values, so these two are kept. [[newest-alone]]
 # - To keep x instead takes many more operations, because each key is rotated to its own position. [[x-instead]]
 # - The new position $i$ after $P$ kept ones sees the keys 0 to $P + i$. [[moved-mask]]

@@ -29,8 +29,9 @@ def calls(
 ) -> None:
     """Shows which positions each call of a model computes: a row for each call.
 
-    written (1, S): the text at the end. reads: how many positions each call reads. same: (calls, positions) bool, where a call makes the
-    keys and values of the call before again; with it a second grid shows only what is new.
+    written (1, S): the text at the end. reads: how many positions each call reads.
+    same: (calls, positions) bool, where a call makes the keys and values of the call before again;
+    with it a second grid shows only what is new.
     """
     n_calls = len(reads)
     read = written[0, : max(reads)].tolist()
@@ -167,7 +168,7 @@ def mistakes(rows: Mapping[str, tuple[float, float, float]]) -> None:
     names = list(rows)
     places = torch.arange(len(rows))
     kinds = (("inside the prompt", 0, QUIET), ("single steps", 1, SERIES[1]))
-    with axes("None of these mistakes raises an error", "", "", (10.4, 5.6)) as (figure, ax):
+    with axes("No mistake raises an error", "", "", (10.4, 5.6)) as (figure, ax):
         for name, which, color in kinds:
             losses = [values[which] for values in rows.values()]
             at = places + 0.38 * (which - 0.5)
