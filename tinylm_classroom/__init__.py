@@ -46,6 +46,7 @@ MODULES = {
     "ablation": "experiments.ablation",
     "doctor": "course.doctor",
     "figures": "display.figures",
+    "cache_figures": "display.lesson_figures.cache",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():
