@@ -35,6 +35,7 @@ PLACES = {
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
     "experiments.heads": ("heads_that_find",),
+    "experiments.things": ("said_twice", "two_things"),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -47,6 +48,8 @@ MODULES = {
     "doctor": "course.doctor",
     "figures": "display.figures",
     "cache_figures": "display.lesson_figures.cache",
+    "looking": "display.looking",
+    "matching": "display.matching",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

@@ -48,7 +48,7 @@ swapped = ids[:, [0, 1, 2, 3, 6, 5, 4, 7]]
 show_text([tokenizer.decode(sentence[0].tolist()) for sentence in (ids, swapped)])
 
 # %% [markdown]
-# Lesson 05 compared words by what they *are*. A small model with random weights and **no positions** reads both sentences. (If you read section 9 of lesson 05, you know what to expect.)
+# Lesson 05 compared words by what they *are*. A small model with random weights and **no positions** reads both sentences.
 
 
 # %% slide="skip"
@@ -83,7 +83,7 @@ for position, n_layers in (("none", 1), ("none", 2), ("rotary", 1)):
     assert largest < 1e-4 if (position, n_layers) == ("none", 1) else largest > 0.02
 
 # %% [markdown]
-# One layer without positions gives the same logits after both sentences. [[order]] With two layers some of the order leaks through the mask, because the second layer sees what each word could see in the first (lesson 05).
+# One layer without positions gives the same logits after both sentences. [[order]] With two layers some of the order leaks through the mask, because the second layer sees what each word could see in the first.
 
 # %% [markdown] slide="say"
 # With random weights it matters only whether the difference is 0, not how large it is.

@@ -38,8 +38,8 @@ TERMS = {
     ),
     "04": "root mean square, norm, L2 norm, gain, RMSNorm, BatchNorm, explode, vanish",
     "05": (
-        "attention, query, key, value, attention weight, self-attention, cross-attention, encoder, "
-        "decoder, saturated, causal mask, induction head, bag of words"
+        "attention, query, key, value, attention weight, self-attention, cross-attention, "
+        "saturated, causal mask, circuit, induction head"
     ),
     "06": (
         "learned position, sinusoidal position, rotary position embedding, frequency, base, "
