@@ -35,6 +35,7 @@ PLACES = {
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
     "experiments.heads": ("heads_that_find",),
+    "experiments.sizes": ("sizes_and_surest",),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -44,8 +45,10 @@ PLACES = {
 }
 MODULES = {
     "ablation": "experiments.ablation",
+    "chains": "experiments.chains",
     "doctor": "course.doctor",
     "figures": "display.figures",
+    "normalization_figures": "display.lesson_figures.normalization",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():
