@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 from torch import Tensor
 
-from ...experiments.chains import GUESSING
 from ..figures import axes, display, drawing
 from ..numbers import learned, rounded
 from ..theme import INK, LINE, QUIET, SERIES
@@ -48,9 +47,11 @@ def sizes_on_the_way(chains: Mapping[str, Sequence[float]]) -> None:
     )
 
 
-def starts(factors: Sequence[float], without: Tensor, with_norm: Tensor) -> None:
-    """Shows the loss of each run without and with a norm, (factors, seeds): a dot for each seed."""
-    guessing = GUESSING
+def starts(factors: Sequence[float], without: Tensor, with_norm: Tensor, guessing: float) -> None:
+    """Shows the loss of each run without and with a norm, (factors, seeds): a dot for each seed.
+
+    guessing: the loss of a chain that knows nothing, in nats.
+    """
     with axes(
         "Without a norm, the start must be just right",
         "factor of each of the 24 layers at the start",
@@ -59,7 +60,7 @@ def starts(factors: Sequence[float], without: Tensor, with_norm: Tensor) -> None
     ) as (figure, ax):
         ax.axhline(guessing, **_LEVEL)
         ax.text(9.45, guessing - 0.08, "guessing", size=20, ha="right", va="top", color=QUIET)
-        for losses, color, aside in ((without, _WITHOUT, -0.13), (with_norm, _WITH, 0.13)):
+        for losses, color, aside in ((without, _WITHOUT, -0.2), (with_norm, _WITH, 0.2)):
             for place, row in enumerate(losses):
                 _dots(ax, place + aside, row, color, guessing * _OVERFLOWN)
         ax.text(6.6, 2.2, "without a norm", color=_WITHOUT, size=24, weight="bold", va="center")
@@ -75,13 +76,14 @@ def starts(factors: Sequence[float], without: Tensor, with_norm: Tensor) -> None
         figure,
         alt=(
             f"A dot for each of {n} seeds: the loss of a chain over its factor at the start. "
-            "Without a norm the loss is low at 1 and, for some seeds, at 0.9; it is that of "
-            "guessing for smaller factors and NaN for larger ones. With a norm it is low from 0.7 "
+            "Without a norm it is low at the factor 1 for every seed; it is that of guessing for "
+            "small factors and NaN for large ones. With a norm it is low for every seed from 0.7 "
             "to 2, and high at 0.4 and 0.5."
         ),
         caption=(
             f"Each dot is one chain of 24 layers, {n} seeds for each factor. Orange: without a "
-            "norm only starts next to 1 learn. Blue: with a norm all starts from 0.7 to 2 learn."
+            "norm only the factor 1 learns with every seed. Blue: with a norm all factors from 0.7 "
+            "to 2 do."
         ),
         table={
             "factor": [*factors],
@@ -110,14 +112,14 @@ def one_curve(rates: Sequence[float], losses: Mapping[float, Tensor]) -> None:
         for ax, over in zip(sides, ("rate", "rate / factor squared"), strict=True):
             ax.set_xscale("log")
             ax.set_xlabel(f"learning {over}" if over == "rate" else over, size=20)
-            ax.set(ylim=(-0.15, 3.2))
+            ax.set(ylim=(-0.15, 3.7))
             ax.minorticks_off()
             marks = (0.001, 0.01, 0.1, 1, 10)
             ax.set_xticks(marks, [f"{mark:g}" for mark in marks], size=17)
         sides[0].set_ylabel("loss after 100 updates", size=20)
-        sides[0].legend(frameon=False, loc="upper left", fontsize=19)
-        sides[0].set_title("Three starts, three curves ...", size=22)
-        sides[1].set_title("... over rate / size²: one", size=22)
+        sides[0].legend(frameon=False, loc="upper center", ncols=3, fontsize=18, columnspacing=0.9)
+        sides[0].set_title("Three factors, three curves ...", size=22)
+        sides[1].set_title("... and over rate / size², one", size=22)
     table: dict[str, list] = {"rate": [f"{rate:.3g}" for rate in rates]}
     for factor, rows in losses.items():
         table[f"factor {factor:g}"] = [_shown(row) for row in rows]
@@ -156,7 +158,7 @@ def spheres(divide_by_size: Callable[[Tensor], Tensor]) -> None:
     circle = 3**0.5 * (around.cos() * right + around.sin() * back) @ screen  # (200, 2)
     tip = 2.75 * up @ screen
     panels = {"Before": groups, **normed}
-    with drawing(12.8, 5.4) as figure:
+    with drawing(12.8, 4.7) as figure:
         for ax, (title, points) in zip(figure.subplots(1, 3), panels.items(), strict=True):
             _sphere(ax, circle, tip.tolist(), filled=title != "Before")
             for group, mark, wide in zip(points @ screen, "osDo", (15, 12, 12, 7), strict=True):
@@ -196,7 +198,7 @@ def _sphere(ax: Axes, circle: Tensor, tip: Sequence[float], filled: bool) -> Non
     ax.add_patch(Circle((0, 0), 3**0.5, facecolor="#dfe6ee" if filled else "none", edgecolor=QUIET))
     ax.plot(*circle.T, "-", color=INK if filled else LINE, linewidth=2.2)
     ax.annotate("", tip, (0, 0), arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 2})
-    ax.text(tip[0] + 0.18, tip[1] - 0.1, "(1, 1, 1)", size=19, color=INK, va="center")
+    ax.text(tip[0] - 0.2, tip[1] - 0.1, "(1, 1, 1)", size=19, color=INK, va="center", ha="right")
     ax.set(xlim=(-3.0, 3.0), ylim=(-2.1, 3.3), aspect="equal", xticks=[], yticks=[])
     ax.set_xlabel("seen from the side", size=18)
     ax.set_ylabel("the mean", size=18)
@@ -204,10 +206,10 @@ def _sphere(ax: Axes, circle: Tensor, tip: Sequence[float], filled: bool) -> Non
 
 def _dots(ax: Axes, x: float, losses: Tensor, color: str, top: float) -> None:
     """A dot for each loss; those that are not numbers are crosses at the top."""
-    spread = torch.linspace(-0.07, 0.07, len(losses))
+    spread = torch.linspace(-0.14, 0.14, len(losses))
     for aside, loss in zip(spread.tolist(), losses.tolist(), strict=True):
         fine = math.isfinite(loss)
-        mark = {"marker": "o" if fine else "X", "markersize": 11 if fine else 12}
+        mark = {"marker": "o" if fine else "X", "markersize": 11}
         ax.plot(x + aside, loss if fine else top, color=color, markeredgecolor="white", **mark)
 
 
