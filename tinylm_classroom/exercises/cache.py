@@ -167,7 +167,6 @@ CACHED_ATTENTION = Exercise(
 )
 
 
-
 def write_with_cache(
     read_on: ReadOn, ids: Tensor, n: int, on: frozenset[str] = frozenset()
 ) -> Tensor:

@@ -78,7 +78,9 @@ def fill_gpu(memory=80, positions=8192, bytes_per_number=2):
             each = kv_cache_bytes(large, 1, positions, bytes_per_number) / 1e9
             n = int((memory - weights) // each)
             ax.barh(row, weights, height=0.7, color=figures.QUIET)
-            ax.barh([row] * n, each, left=[weights + i * each for i in range(n)], height=0.7, color="#9cc3ee", ec="white")
+            ax.barh(
+                [row] * n, each, left=[weights + i * each for i in range(n)], height=0.7, color="#9cc3ee", ec="white"
+            )
             ax.text(weights / 2, row, "weights", ha="center", va="center", color="white", size=15)
             n_texts[f"{name}: {n} texts"] = n
         ax.set_yticks(range(2), n_texts, size=17)
