@@ -46,11 +46,11 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """The solutions, unless they are asked for."""
-    asked = any(
-        Path(str(argument).partition("::")[0]).resolve().is_relative_to(HERE / "solutions") for argument in config.args
-    )
-    return True if collection_path == HERE / "solutions" and not asked else None
+    """The solutions, and what goes further than the lessons, unless they are asked for."""
+    if collection_path not in (HERE / "solutions", HERE / "more"):
+        return None
+    arguments = [Path(str(argument).partition("::")[0]).resolve() for argument in config.args]
+    return None if any(path.is_relative_to(collection_path) for path in arguments) else True
 
 
 def pytest_collectstart(collector):

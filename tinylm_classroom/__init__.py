@@ -36,6 +36,7 @@ PLACES = {
     "page.export": ("export_page",),
     "experiments.heads": ("heads_that_find",),
     "experiments.things": ("said_twice", "two_things"),
+    "experiments.sizes": ("sizes_and_surest",),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -45,10 +46,13 @@ PLACES = {
 }
 MODULES = {
     "ablation": "experiments.ablation",
+    "chains": "experiments.chains",
     "doctor": "course.doctor",
     "figures": "display.figures",
+    "cache_figures": "display.lesson_figures.cache",
     "looking": "display.looking",
     "matching": "display.matching",
+    "normalization_figures": "display.lesson_figures.normalization",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

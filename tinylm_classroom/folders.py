@@ -50,6 +50,13 @@ def lessons(notebooks: Path = NOTEBOOKS) -> dict[str, str]:
     )
 
 
+def more(notebooks: Path = NOTEBOOKS) -> list[str]:
+    """The names of the notebooks that go further than a lesson, such as `13_serving` after
+    `13_cache`.
+    """
+    return sorted(path.stem for path in notebooks.glob("source/more/[0-9][0-9]_*.py"))
+
+
 def own(name: str) -> str:
     """The text of a file of the classroom, such as course/page.html."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -49,6 +49,8 @@ PYTEST = [
 TWO = ["--numprocesses=2", "--dist=loadfile"]
 STEAL = ["--numprocesses=2", "--dist=worksteal"]  # long tests share little, and some take a minute
 NBVAL = [*PYTEST, "--nbval"]
+# What goes further than the lessons, which `make test` leaves out.
+MORE = ["notebooks/more"] if (ROOT / "notebooks" / "more").is_dir() else []
 # Where nothing else is set: two workers with more threads than cores wait for each other, and
 # longer if they spin.
 SETTINGS = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
@@ -88,9 +90,9 @@ PARTS = {
         [[*NBVAL, *TWO, "--going-back", "notebooks"]],
     ),
     "solutions": Part(
-        "each lesson with its exercises solved, likewise",
+        "each lesson with its exercises solved, and what goes further",
         6,
-        [[*NBVAL, *TWO, "notebooks/solutions"]],
+        [[*NBVAL, *TWO, "notebooks/solutions", *MORE]],
     ),
     "long": Part(
         "browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]
@@ -103,9 +105,9 @@ ALL = {
     "style": STYLE,
     "tests": Part("all tests, what takes long at last", 30, [[*PYTEST, *STEAL, "tests"]]),
     "notebooks": Part(
-        "each lesson against its stored outputs, and its solution",
+        "each lesson against its stored outputs, its solution, and more",
         9,
-        [[*NBVAL, *TWO, "notebooks", "notebooks/solutions"]],
+        [[*NBVAL, *TWO, "notebooks", "notebooks/solutions", *MORE]],
     ),
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
@@ -148,9 +150,8 @@ def fingerprints() -> dict[str, str]:
         for path in input_files()
     }
     lessons = [path for path in lines if path.match("notebooks/*.ipynb") and len(path.parts) == 2]
-    own = {
-        path for path in lines if path.suffix == ".ipynb" or path.parent == Path("notebooks/source")
-    }
+    sources = Path("notebooks/source")
+    own = {path for path in lines if path.suffix == ".ipynb" or path.is_relative_to(sources)}
     shared = [lines[path] for path in lines.keys() - own if path.parts[0] not in ("tests", "tools")]
     shared = [*machine, *sorted(shared), *map(str, lessons)]  # lesson 00 shows the list of all
     inputs = {"tests": [*machine, *lines.values()]}

@@ -4,11 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import nbformat
 import pytest
 from playwright.sync_api import expect
-from support.browser import ROOT, SAMPLE, build_lesson
+from support.browser import ROOT, SAMPLE, build_lesson, findings
 
 from tinylm_classroom.course import lab
+from tinylm_classroom.course.lesson.cover import cover
 
 pytestmark = pytest.mark.browser
 
@@ -115,3 +117,49 @@ def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path):
     link.click()
     heading = lesson.page.locator(".jp-Notebook h2", has_text="1. Which loss falls")
     expect(heading).to_be_in_viewport()
+
+
+ASKS = """
+# %%
+from tinylm_classroom import predict
+
+# %% [markdown]
+# ## 1. Half
+# It is so.
+
+# %%
+predict("What is half of 4?", key=lambda: 2, number="of it", within=0, because="Twice two is four.")
+
+# %%
+print("two halves")
+
+# %%
+print("and on")
+"""
+
+
+def test_what_answers_a_prediction_is_covered_until_a_guess_with_a_kernel_and_without(open_lesson, tmp_path):
+    notebooks = build_lesson(tmp_path / "course", ASKS)
+    path = notebooks / SAMPLE
+    built = nbformat.read(path, as_version=4)
+    cover(built)  # as the build does for the third edition
+    nbformat.write(built, path)
+    lesson = open_lesson(notebooks, SAMPLE)
+    outputs = lesson.page.locator(".jp-OutputArea-output")
+    printed, on = outputs.filter(has_text="two halves"), outputs.filter(has_text="and on")
+    expect(on).to_be_visible()
+    expect(printed).to_be_hidden()
+    lesson.run_all()
+    shown = lesson.page.get_by_role("button", name="Show what comes next")
+    expect(shown).to_be_visible()
+    expect(on).to_be_visible()
+    expect(printed).to_be_hidden()
+    lesson.screenshots("covered")
+    before = on.bounding_box()["y"]
+    lesson.page.get_by_label("Your guess").fill("3")
+    lesson.page.get_by_role("button", name="Check my guess").click()
+    expect(printed).to_be_visible()
+    expect(shown).to_be_hidden()
+    verdict = lesson.page.locator(".verdict").bounding_box()["height"]
+    assert on.bounding_box()["y"] - before < verdict + 60  # only the verdict takes room
+    assert findings(lesson.page, ".tinylm-view.predict") == []

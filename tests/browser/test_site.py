@@ -6,14 +6,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import nbformat
 import pytest
+from nbformat import v4
 from playwright.sync_api import expect
 from support.browser import SCREENSHOTS, assert_fits, findings
 
 from tinylm_classroom.course import lab
+from tinylm_classroom.course.lesson.cover import cover
 from tinylm_classroom.course.mistakes import MISTAKES
 from tinylm_classroom.course.reference import write_reference
 from tinylm_classroom.course.site import GUIDE, LISTS, PREVIEW, REFERENCE, export
+from tinylm_classroom.views.predict import predict
 
 pytestmark = pytest.mark.browser
 LESSONS = sorted(path.with_suffix(".html").name for path in lab.NOTEBOOKS.glob("*.ipynb"))
@@ -313,3 +317,45 @@ def test_the_reference_searches_itself_from_disk(chromium, site):
         page.locator(".search-result a").first.click()
         expect(page).to_have_url(re.compile(r"tinylm_lib/training/evaluation\.html#Evaluation"))
         assert all(url.startswith((site.as_uri(), "data:")) for url in seen) and len(seen) > 1
+
+
+def covered_pages(folder: Path) -> Path:
+    """A site of one lesson whose prediction is answered by the cell after it."""
+    question = predict("What is half of 4?", key=lambda: 2, number="of it", within=0, because="Twice two is four.")
+    asks = [v4.new_output("display_data", question._repr_mimebundle_()[0])]
+    printed = [v4.new_output("stream", name="stdout", text="two halves")]
+    title = v4.new_markdown_cell("# 00 Halves\n**What is half?**\n\n*Needs* nothing.\n\n## 1. Half\nIt is so.")
+    cells = [title, v4.new_code_cell("ask()", outputs=asks), v4.new_code_cell("print(2)", outputs=printed)]
+    notebook = v4.new_notebook(cells=cells)
+    cover(notebook)
+    folder.mkdir(exist_ok=True)
+    nbformat.write(notebook, folder / "00_halves.ipynb")
+    return next(path for path in export(folder, folder / "site") if path.stem == "00_halves")
+
+
+def test_what_answers_a_prediction_is_covered_until_a_guess_or_a_key(open_exported, tmp_path):
+    path = covered_pages(tmp_path)
+    for way in ("guess", "key", "print"):
+        page = open_exported(path.as_uri())
+        printed, cover_of_it = page.get_by_text("two halves"), page.get_by_text("Guess first, or show")
+        expect(page.get_by_label("Your guess")).to_be_visible()
+        expect(printed).to_be_hidden()
+        assert findings(page, "main") == []
+        if way == "guess":
+            page.get_by_role("button", name="Check my guess").click()  # nothing is guessed yet
+            expect(printed).to_be_hidden()
+            page.get_by_label("Your guess").fill("3")
+            page.keyboard.press("Enter")
+        elif way == "key":
+            cover_of_it.focus()
+            page.keyboard.press("Enter")
+        else:
+            page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        expect(printed).to_be_visible()
+        expect(cover_of_it).to_be_hidden()
+
+
+def test_without_scripts_what_is_covered_opens_as_well(open_exported, tmp_path):
+    page = open_exported(covered_pages(tmp_path).as_uri(), java_script_enabled=False)
+    page.get_by_text("Guess first, or show").click()
+    expect(page.get_by_text("two halves")).to_be_visible()

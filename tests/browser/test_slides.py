@@ -15,6 +15,7 @@ from support.decks import deck_findings
 
 from tinylm_classroom.course.handout import handout
 from tinylm_classroom.course.lesson.cut import cut
+from tinylm_classroom.course.lesson.written import mark
 from tinylm_classroom.course.slides import write_slides
 from tinylm_classroom.display.cards import fold
 from tinylm_classroom.folders import NOTEBOOKS, lessons
@@ -66,6 +67,23 @@ def open_made(open_deck, tmp_path) -> Callable[..., Page]:
     return open_made
 
 
+@pytest.fixture
+def open_written(open_deck, tmp_path) -> Callable[..., Page]:
+    """A function that opens the slides of the third edition that these cells are, by their titles."""
+
+    def open_written(cells: dict, instructor: bool = False, **options) -> Page:
+        title = v4.new_markdown_cell(TITLE, metadata={"tinylm": {"edition": 3, "deck": "the question"}})
+        for says, cell in cells.items():
+            cell.metadata |= {"tinylm": {"deck": says}}
+        notebook = v4.new_notebook(cells=[title, *cells.values()])
+        mark(notebook)
+        nbformat.write(notebook, tmp_path / "00_halves.ipynb")
+        (path,) = write_slides(tmp_path, tmp_path / "to", instructor=instructor)
+        return open_deck(path, **options)
+
+    return open_written
+
+
 def html(text: str, source: str = "look()"):
     """A cell that shows some HTML."""
     return v4.new_code_cell(source, outputs=[v4.new_output("display_data", {"text/html": text, "text/plain": ""})])
@@ -112,6 +130,40 @@ def test_what_does_not_fit_is_found(open_made):
     ):  # fmt: skip
         assert any(line.startswith("00 slide 2.") and what in line for line in found), (what, found)
     assert not any("value19" in line for line in found)
+
+
+def test_what_does_not_fit_on_a_written_slide_is_found(open_written):
+    rows = "| name | value |\n|---|---|\n" + "\n".join(f"| row {i} | {i} |" for i in range(40))
+    view = '<div class="tinylm-view"><b style="font-size: 15px">0.12</b> <b style="font-size: 25px">twelve</b></div>'
+    cells = {"Much": v4.new_markdown_cell(rows), "Small": html(view), "A sentence " * 20: html(thin_picture())}
+    found = deck_findings(open_written(cells), "00")
+    for what in (
+        "2.2: its one thing is divided",
+        "3.1: text of 25.0 px in the view: twelve",
+        "4.1: the title has more than",
+    ):
+        assert any(what in line for line in found), (what, found)
+    assert not any("0.12" in line for line in found)
+
+
+def test_a_written_slide_shows_its_one_thing_large_and_a_title_alone_in_the_middle(open_written):
+    question, printed = asked()
+    formula, wide = (
+        v4.new_markdown_cell("$$y = \\frac{x}{2}$$"),
+        thin_picture().replace('width="400" data-points="9"', 'width="100" data-points="18"'),
+    )
+    cells = {"It is half": v4.new_markdown_cell("Said."), "The formula": formula, "Four": question, "Two": printed}
+    page = open_written(cells | {"A picture": html(wide), "Code": v4.new_code_cell("y = x / 2\ny")})
+    assert deck_findings(page, "00") == [] and page.locator("section.leaf").count() == 7
+    heading = page.get_by_role("heading", name="It is half")
+    page.evaluate("Reveal.slide(1)")
+    middle = heading.evaluate(
+        "node => { const at = node.getBoundingClientRect(); return [at.left + at.width / 2, at.top + at.height / 2] }"
+    )
+    assert middle == pytest.approx([640, 360], abs=30)
+    page.evaluate("Reveal.slide(5)")
+    assert page.locator("figure img").bounding_box()["height"] > 550
+    expect(page.locator(".leaf.present:visible .page")).to_have_text("6")
 
 
 def test_long_text_tables_and_outputs_are_divided_and_nothing_is_lost(open_made):

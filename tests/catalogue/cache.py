@@ -1,4 +1,4 @@
-"""Lesson 13: right variants of its exercise, mistakes, and the library's own."""
+"""Lesson 13: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from catalogue import named
-from tinylm_lib.attention import attend
+from tinylm_lib.attention import attend, causal_mask
 
 
 def of_torch(q, k, v, cache_k, cache_v):
@@ -78,12 +78,133 @@ def cached_new_first(q, k, v, cache_k, cache_v):
     return F.scaled_dot_product_attention(q, k, v, mask), k, v
 
 
+def write_by_pieces(read_on, ids, n):
+    kept, piece = {}, ids
+    for _ in range(n):
+        S, T = ids.shape[1], piece.shape[1]
+        logits = read_on(piece, kept, torch.arange(S - T, S), causal_mask(T, S))
+        piece = logits[:, -1:].argmax(-1)
+        ids = torch.cat((ids, piece), dim=1)
+    return ids
+
+
+@torch.no_grad()
+def write_after_the_prefill(read_on, ids, n):
+    T, kept = ids.shape[1], {}
+    logits = read_on(ids, kept, torch.arange(T), causal_mask(T))
+    for step in range(n):
+        new = logits[:, -1].argmax(-1, keepdim=True)
+        ids = torch.hstack((ids, new))
+        logits = read_on(new, kept, torch.tensor([T + step]), None)
+    return ids
+
+
+def write_one_by_one(read_on, ids, n):
+    out, kept = list(ids.split(1, dim=1)), {}
+    T = len(out)
+    if n == 0:
+        return ids
+    for i in range(T + n - 1):
+        logits = read_on(out[i], kept, torch.arange(i, i + 1), torch.ones(1, i + 1, dtype=torch.bool))
+        if i >= T - 1:
+            out.append(logits.softmax(-1)[:, 0].max(-1, keepdim=True).indices)
+    return torch.cat(out, dim=1)
+
+
+def write_into_room(read_on, ids, n):
+    B, T = ids.shape
+    whole = torch.cat((ids, ids.new_zeros(B, n)), dim=1)
+    kept, first = {}, 0
+    for end in range(T, T + n):
+        mask = torch.tril(torch.ones(end, end, dtype=torch.bool))[first:]
+        whole[:, end] = read_on(whole[:, first:end], kept, torch.arange(end)[first:], mask)[:, -1].argmax(-1)
+        first = end
+    return whole
+
+
+def writer(positions=lambda T, S: torch.arange(S - T, S), mask=causal_mask, choose=lambda logits: logits[:, -1:]):
+    """The loop with other positions, another mask or other logits."""
+
+    def wrong(read_on, ids, n):
+        kept, new = {}, ids
+        for _ in range(n):
+            T, S = new.shape[1], ids.shape[1]
+            new = choose(read_on(new, kept, positions(T, S), mask(T, S))).argmax(-1)
+            ids = torch.cat((ids, new), dim=1)
+        return ids
+
+    return wrong
+
+
+def write_kept_in_the_loop(read_on, ids, n):
+    new = ids
+    for _ in range(n):
+        kept = {}
+        S, T = ids.shape[1], new.shape[1]
+        new = read_on(new, kept, torch.arange(S - T, S), causal_mask(T, T))[:, -1:].argmax(-1)
+        ids = torch.cat((ids, new), dim=1)
+    return ids
+
+
+def write_without_a_cache(read_on, ids, n):
+    for _ in range(n):
+        T = ids.shape[1]
+        ids = torch.cat((ids, read_on(ids, {}, torch.arange(T), causal_mask(T))[:, -1:].argmax(-1)), dim=1)
+    return ids
+
+
+def write_all_again_into_the_cache(read_on, ids, n):
+    kept = {}
+    for i in range(n):
+        T = ids.shape[1]
+        n_kept = i * T - i * (i + 1) // 2  # of the shorter texts before
+        logits = read_on(ids, kept, torch.arange(T), causal_mask(T, n_kept + T))
+        ids = torch.cat((ids, logits[:, -1:].argmax(-1)), dim=1)
+    return ids
+
+
+def write_from_the_last_token(read_on, ids, n):
+    kept, new = {}, ids[:, -1:]
+    for i in range(n):
+        S = ids.shape[1]
+        new = read_on(new, kept, torch.arange(S - 1, S), causal_mask(1, i + 1))[:, -1:].argmax(-1)
+        ids = torch.cat((ids, new), dim=1)
+    return ids
+
+
+def write_prompt_forgotten(read_on, ids, n):
+    return write_by_pieces(read_on, ids, n)[:, ids.shape[1] :]
+
+
+def write_n_and_one(read_on, ids, n):
+    kept, T = {}, ids.shape[1]
+    new = read_on(ids, kept, torch.arange(T), causal_mask(T))[:, -1:].argmax(-1)
+    ids = torch.cat((ids, new), dim=1)
+    for i in range(n):
+        new = read_on(new, kept, torch.tensor([T + i]), None)[:, -1:].argmax(-1)
+        ids = torch.cat((ids, new), dim=1)
+    return ids
+
+
 RIGHT = {
+    "write_with_cache": named(write_by_pieces, write_after_the_prefill, write_one_by_one, write_into_room),
     "cached_attention": named(
         of_torch, with_one_matrix_of_the_past, one_after_the_other, with_room_made_before, by_a_slice_of_the_whole_mask,
     ),
 }  # fmt: skip
 WRONG = {
+    "write_with_cache": named(
+        write_kept_in_the_loop, write_without_a_cache, write_all_again_into_the_cache, write_from_the_last_token,
+        write_prompt_forgotten, write_n_and_one,
+        write_from_zero=writer(positions=lambda T, S: torch.arange(T)),
+        write_at_the_length=writer(positions=lambda T, S: torch.arange(T) + (S if T == 1 else 0)),
+        write_one_late=writer(positions=lambda T, S: torch.arange(S - T, S) - (T == 1 and S > 1)),
+        write_without_a_mask=writer(mask=lambda T, S: None),
+        write_upper_left=writer(mask=lambda T, S: torch.ones(T, S, dtype=torch.bool).tril()),
+        write_all_positions=writer(choose=lambda logits: logits),
+        write_first_position=writer(choose=lambda logits: logits[:, :1]),
+        write_lowest=writer(choose=lambda logits: -logits[:, -1:]),
+    ),
     "cached_attention": named(
         with_a_fill_of_ten_thousand, cached_new_first,
         no_mask=lambda q, k, v, cache_k, cache_v: _cached(q, k, v, cache_k, cache_v, causal=False),

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 THEME = ROOT / "tinylm_classroom/display/theme.py"
 SOURCES = [
     *(path for path in ROOT.glob("tinylm_classroom/**/*.*") if path.suffix in (".py", ".js", ".css", ".html")),
-    *ROOT.glob("notebooks/source/*.py"),
+    *ROOT.glob("notebooks/source/**/*.py"),
 ]
 DRAWN = {
     "memory.js": ["part-${group.name}"],

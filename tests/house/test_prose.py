@@ -10,7 +10,7 @@ from nbformat import v4
 from tinylm_classroom.course.lesson.notes import introduces
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
+BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb"), *NOTEBOOKS.glob("more/*.ipynb")])
 # What is not a claim: other lessons and sections, years, how long something takes, code, and names with digits.
 NO_CLAIM = (
     r"`[^`]*`",
@@ -24,6 +24,7 @@ NO_CLAIM = (
     r"https?://\S+",
     r"(?m)^\d+\. ",
 )
+TRIED = re.compile(r"(?m)^\*\*Tried\.\*\*.*$")  # of a note: what was measured outside the lesson
 NUMBER = re.compile(r"(?<![\w.\-])\d[\d,]*(?:\.\d+)?(?![\w])")
 
 
@@ -49,6 +50,7 @@ def ungrounded(notebook) -> list[str]:
     for prose, ground in sections(notebook):
         if prose.lstrip().startswith("## Sources"):
             continue
+        prose = TRIED.sub("", prose)
         ground = re.sub(r"[A-Za-z0-9+/=]{200,}", " ", ground)  # the bytes of pictures hold every number
         known = {number.replace(",", "") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", ground)}
         for sentence in re.split(r"(?<=[.!?])(?<!al\.)\s+|\n\n|\|", prose):

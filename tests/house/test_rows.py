@@ -22,7 +22,8 @@ ROWS = {f"{document}-{i}" for document, n in DOCUMENTS.items() for i in range(1,
 
 def covered(source: Path) -> dict[str, str]:
     """The rows of a lesson's code cells, each with why it does not count, or an empty text."""
-    built = nbformat.read(NOTEBOOKS / f"{source.stem}.ipynb", as_version=4)
+    folder = NOTEBOOKS / source.parent.relative_to(NOTEBOOKS / "source")  # that of lessons, or of what goes further
+    built = nbformat.read(folder / f"{source.stem}.ipynb", as_version=4)
     outputs = {cell.id: cell.get("outputs") for cell in built.cells}
     lesson, found = read_lesson(source), {}
     for place, cell in enumerate(lesson.cells):
@@ -34,6 +35,6 @@ def covered(source: Path) -> dict[str, str]:
 
 
 def test_every_row_is_covered_by_a_lesson():
-    lessons = {path.stem: covered(path) for path in sorted((NOTEBOOKS / "source").glob("*.py"))}
+    lessons = {path.stem: covered(path) for path in sorted((NOTEBOOKS / "source").rglob("*.py"))}
     assert {name: why for name, found in lessons.items() if (why := {row: w for row, w in found.items() if w})} == {}
     assert set().union(*lessons.values()) == ROWS and len(ROWS) == 156

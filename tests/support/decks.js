@@ -1,5 +1,5 @@
-// Goes through all slides with everything shown, and lists what does not fit.
-async least => {
+// Goes through all slides with everything shown, and lists what does not fit. What the source writes is larger and not divided.
+async ({least: usual, written}) => {
   const SPEAKS = /\b(un)?fold(s|ed|ing)?\b/i, body = document.documentElement, found = [];
   const seen = node => node.checkVisibility({visibilityProperty: true, opacityProperty: true}) && !node.closest("dialog, .unseen");
   const KINDS = {".tinylm-view": "view", "figure": "figure", "table": "table", "pre.code": "code", "pre": "output",
@@ -9,6 +9,10 @@ async least => {
   for (const leaf of document.querySelectorAll("section.leaf")) {
     const {h, v} = Reveal.getIndices(leaf), tell = new Map();
     const say = (what, size = 0) => tell.set(what, Math.max(size, tell.get(what) ?? 0));
+    const own = leaf.matches(".written"), least = own ? written : usual;
+    const enough = node => own && node.parentElement.closest("math") ? usual : own && node.parentElement.closest(".tinylm-view") && !/\p{L}{2}/u.test(node.data) ? 14 : least;  // an index, numbers in a view
+    if (own && leaf.matches(".continued")) say("its one thing is divided");
+    if (own && leaf.querySelector("header").offsetHeight > 120 && !leaf.matches(".alone")) say("the title has more than two lines");
     Reveal.slide(h, v);
     while (Reveal.availableFragments().next) Reveal.nextFragment();
     await new Promise(done => requestAnimationFrame(() => setTimeout(done)));  // views that follow their width
@@ -31,7 +35,7 @@ async least => {
       if (!node.data.trim() || parent.closest("script, style, aside") || !seen(parent)) continue;
       const screen = parent.closest("svg")?.contains(parent) && parent.getScreenCTM?.();
       const size = parseFloat(getComputedStyle(parent).fontSize) * (screen ? Math.hypot(screen.a, screen.b) : scale * (parent.currentCSSZoom ?? 1));
-      if (size < least - 0.05) say(`text of ${size.toFixed(1)} px in the ${kind(parent)}: ${words(node.data)}`);
+      if (size < enough(node) - 0.05) say(`text of ${size.toFixed(1)} px in the ${kind(parent)}: ${words(node.data)}`);
     }
     for (const image of leaf.querySelectorAll("figure img")) {
       const size = image.getBoundingClientRect().width / image.dataset.wide * 96 / 72 * (Number(image.dataset.points) || 13);

@@ -129,12 +129,15 @@ def test_a_cell_that_fails_when_it_runs_again_is_named_with_its_error(report):
 def test_the_obvious_commands_need_no_option(tmp_path):
     write(tmp_path / "one.ipynb", [cell("print('took ⟨98.7 s⟩')", printed("took ⟨1,234 s⟩\n"))])
     write(tmp_path / "solutions" / "two.ipynb", [cell("print(2)", printed("2\n"))])
+    write(tmp_path / "more" / "three.ipynb", [cell("print(5)", printed("5\n"))])
     write(tmp_path / "stale.ipynb", [cell("print(3)", printed("4\n"))])
     said = nbval(tmp_path, "--nbval", "one.ipynb")
     assert "1 passed" in said and "PASSED one.ipynb::Cell 0" in said
     said = nbval(tmp_path, "--nbval", ".")
     assert "1 failed, 1 passed" in said and "two.ipynb" not in said, "the solutions are collected, too"
+    assert "three.ipynb" not in said, "what goes further is collected, too"
     assert "2 passed" in nbval(tmp_path, "--nbval-lax", ".")
+    assert "PASSED more/three.ipynb::Cell 0" in nbval(tmp_path, "--nbval", "solutions", "more")
     said = nbval(tmp_path, "--nbval", "--going-back", "solutions")
     assert "1 passed" in said and "PASSED solutions/two.ipynb::Cell 0" in said and "going back" not in said
 

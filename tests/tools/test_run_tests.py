@@ -84,13 +84,16 @@ def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
 
 
 def test_its_parts_are_all_tests_there_are() -> None:
-    """A test is quick or long, and a notebook is a student's or a solution."""
+    """A test is quick or long, and a notebook is a student's, a solution, or what goes further than a lesson."""
+    more = " notebooks/more" if (run_tests.ROOT / "notebooks" / "more").is_dir() else ""
     commands = {name: " ".join(part.commands[-1]) for name, part in run_tests.PARTS.items()}
     assert "-m not slow and not browser tests" in commands["tests"] and "-m slow or browser tests" in commands["long"]
-    assert commands["notebooks"].endswith(" notebooks") and commands["solutions"].endswith(" notebooks/solutions")
+    assert commands["notebooks"].endswith(" notebooks") and commands["solutions"].endswith(
+        f" notebooks/solutions{more}"
+    )
     whole = {name: " ".join(part.commands[-1]) for name, part in run_tests.ALL.items()}
     assert whole["tests"].endswith("--dist=worksteal tests")
-    assert whole["notebooks"].endswith(" --dist=loadfile notebooks notebooks/solutions")
+    assert whole["notebooks"].endswith(f" --dist=loadfile notebooks notebooks/solutions{more}")
 
 
 SHOWS = [sys.executable, "-c", "import sys; print('given', *sys.argv[1:]); print('=== 1 passed in 0.1s ===')"]
@@ -128,7 +131,8 @@ def skipped(said: str) -> set[str]:
     ("tinylm_lib/model.py", set()), ("pyproject.toml", set()), ("notebooks/conftest.py", set()),
     ("tinylm_classroom/views.js", set()), ("notebooks/02_more.ipynb", set()),
     ("notebooks/01_tokens.ipynb", FIRST), ("notebooks/source/01_tokens.py", FIRST),
-    ("notebooks/solutions/01_tokens.ipynb", BOTH), ("work/cache/other.txt", {*BOTH, "tests"}),
+    ("notebooks/solutions/01_tokens.ipynb", BOTH), ("notebooks/more/01_bytes.ipynb", BOTH),
+    ("notebooks/source/more/01_bytes.py", BOTH), ("work/cache/other.txt", {*BOTH, "tests"}),
 ])  # fmt: skip
 def test_what_is_unchanged_since_it_passed_is_skipped(run, checkout, changed: str, expected: set[str]) -> None:
     parts = {"tests": [SHOWS], "notebooks": [SHOWS]}

@@ -417,6 +417,7 @@ def test_make_alone_lists_the_targets():
             "slides",
             "site",
             "portable",
+            "seeds",
             "clean",
         )
     ]

@@ -13,31 +13,37 @@ from pathlib import Path
 
 from tinylm_lib.files import print_anything, write_whole
 
-from ..folders import NOTEBOOKS
+from ..folders import NOTEBOOKS, more
 from .contents import PAGES, with_tables
 from .lesson.counts import table_of
+from .lesson.cover import cover
 from .lesson.cut import cut
 from .lesson.execute import execute
+from .lesson.links import add_links
+from .lesson.more import FOLDER, check_more, is_more
 from .lesson.read import read_lesson
 from .lesson.rules import check_rules
 from .lesson.transform import to_notebook
 from .lesson.tries import with_other_values
 from .lesson.write import why_stale, write
+from .lesson.written import WRITTEN, mark
 
 STUDENT_SECONDS = 60
 
 
 def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
-    """Builds and executes both notebooks of one source; returns one report line for each.
+    """Builds and executes both notebooks of one source, or the one of what goes further than a
+    lesson; returns one report line for each.
 
     Raises: ValueError if the source is outside the grammar, a cell fails or the student's copy
     takes far too long.
     """
     report = []
     lesson = read_lesson(source)
-    check_rules(lesson)
+    (check_more if is_more(source) else check_rules)(lesson)
     for role, path in _places(source, notebooks).items():
         notebook = to_notebook(lesson, role)
+        add_links(notebook, source.stem, has_deck=not is_more(source))
         if role == "solution" and lesson.edition >= 3 and (tried := with_other_values(notebook)):
             _ = execute(tried, f"{path.stem}, with the other values that its lines name")
         seconds = execute(notebook, path.stem)
@@ -46,7 +52,10 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
             report[-1] += f"  WARNING: over {STUDENT_SECONDS} s; make it shorter"
             if seconds > 2 * STUDENT_SECONDS:
                 raise ValueError(report[-1])
-        cut(notebook)
+        if not is_more(source):
+            (mark if lesson.edition >= WRITTEN else cut)(notebook)
+        if is_more(source) or lesson.edition >= WRITTEN:
+            cover(notebook)
         write(notebook, path, source, role)
     return report
 
@@ -56,14 +65,15 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
     what to do.
     """
     places: dict[Path, Path] = {}
-    for source in _sources(notebooks):
+    for source in [*_sources(notebooks), *_more(notebooks)]:
         places |= dict.fromkeys(_places(source, notebooks).values(), source)
     found = {
         path: f"{why}; run make notebooks"
         for path, source in places.items()
         if (why := why_stale(source, path))
     }
-    built = {*notebooks.glob("*.ipynb"), *notebooks.glob("solutions/*.ipynb")}
+    built = set(notebooks.glob("*.ipynb"))
+    built |= {*notebooks.glob("solutions/*.ipynb"), *notebooks.glob("more/*.ipynb")}
     found |= dict.fromkeys(built - places.keys(), "has no source; delete it")
     found |= dict.fromkeys(
         _new_pages(notebooks), "has another table of lessons; run make notebooks"
@@ -86,6 +96,7 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     options = parser.parse_args(argv)
     try:
         sources = _sources(notebooks, options.numbers)
+        sources += _more(notebooks, options.numbers)
         if lines := stale(notebooks) if options.check else []:
             raise ValueError("\n".join(lines))
         for source in () if options.check else sources:
@@ -118,6 +129,12 @@ def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
     return [source for source in sources if not numbers or source.name[:2] in numbers]
 
 
+def _more(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
+    """The sources of what goes further than the lessons, or than those with these numbers."""
+    sources = [notebooks / "source" / FOLDER / f"{name}.py" for name in more(notebooks)]
+    return [source for source in sources if not numbers or source.name[:2] in numbers]
+
+
 def _new_pages(notebooks: Path) -> dict[Path, str]:
     """The pages whose table of lessons is not that of the sources, with the text that they should
     have.
@@ -130,6 +147,8 @@ def _new_pages(notebooks: Path) -> dict[Path, str]:
 
 def _places(source: Path, notebooks: Path) -> dict[str, Path]:
     name = f"{source.stem}.ipynb"
+    if is_more(source):
+        return {"student": notebooks / FOLDER / name}
     return {"student": notebooks / name, "solution": notebooks / "solutions" / name}
 
 

@@ -39,7 +39,10 @@ def _link(source: Path) -> str:
 
 def _question(source: Path) -> str:
     title = TITLE.match(_title(source))
-    return f"| {_link(source)} | {' '.join(title['question'].split()) if title else ''} |\n"
+    further = sorted(source.parent.glob(f"more/{source.stem[:2]}_*.py"))
+    links = ", ".join(f"[{more.stem[3:]}](notebooks/more/{more.stem}.ipynb)" for more in further)
+    asked = " ".join(title["question"].split()) if title else ""
+    return f"| {_link(source)} | {asked}{f' More: {links}' if links else ''} |\n"
 
 
 def _needs(sources: Sequence[Path]) -> list[str]:

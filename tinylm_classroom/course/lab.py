@@ -30,7 +30,9 @@ from jupyter_server.serverapp import list_running_servers
 
 from tinylm_lib.files import write_whole
 
-from ..folders import NOTEBOOKS, WORK, usable_work
+from ..folders import NOTEBOOKS, WORK, more, usable_work
+from .answers import homes, what_becomes_of
+from .lesson.links import without_links
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -91,7 +93,9 @@ def main(argv: Sequence[str] = ()) -> int:
     parser.add_argument("--prepare", action="store_true", help="make the copies and start nothing")
     options, for_jupyter = parser.parse_known_args(list(argv))
     work = Path(os.path.expanduser(options.work or WORK)).absolute()
-    for folder in ("", "solutions/") if options.solutions else ("",):
+    folders = ["", *(["more/"] if more(NOTEBOOKS) else [])]
+    folders += ["solutions/"] if options.solutions else []
+    for folder in folders:
         for line in refresh(NOTEBOOKS / folder, usable_work(work) / folder):
             print(f"{folder}{line}")
     name = find_lesson(NOTEBOOKS, options.lesson)
@@ -155,7 +159,9 @@ def refresh(notebooks: Path, work: Path) -> list[str]:
                 f"{path} is damaged ({how}): run make notebooks, or get it back with "
                 f"git checkout {path}"
             )
-    return [*chain.from_iterable(_offer(_loaded(path), path.stem, work) for path in paths)]
+    built = {path.stem: _loaded(path) for path in paths}
+    home = homes(built)
+    return [*chain.from_iterable(_offer(new, name, work, home) for name, new in built.items())]
 
 
 def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
@@ -285,9 +291,11 @@ def _has_browser() -> bool:
     return True
 
 
-def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
+def _offer(built: dict[str, Any], name: str, work: Path, home: dict[str, str]) -> Iterator[str]:
     """Writes the copy where there is none or an unedited older one, next to all that the student
     has edited.
+
+    home: the lesson of each exercise.
     """
     edited: list[Path] = []
     for suffix in chain(("", " (new)"), (f" (new {number})" for number in count(2))):
@@ -301,6 +309,9 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
             )
             if edited:
                 yield from _told(name, path, edited)
+                for mine in edited:
+                    if not _damage(mine):
+                        yield from what_becomes_of(_loaded(mine), mine.name, built, home)
             elif old:
                 yield f"{name} has changed; you had not edited yours, it is now the new one"
             return
@@ -352,7 +363,9 @@ def _version(notebook: dict[str, Any]) -> str:
     """A digest of the text of all cells: running them, folding them or adding empty ones does not
     change it.
     """
-    texts = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    texts = [
+        (cell["cell_type"], without_links("".join(cell["source"]))) for cell in notebook["cells"]
+    ]
     return hashlib.sha256(
         json.dumps([text for text in texts if text[1].strip()]).encode()
     ).hexdigest()
@@ -361,7 +374,12 @@ def _version(notebook: dict[str, Any]) -> str:
 def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
     blank = {"outputs": [], "execution_count": None}
     cells = [cell | blank if cell["cell_type"] == "code" else cell for cell in built["cells"]]
-    metadata = built["metadata"] | {"tinylm": {"lesson": name, "version": _version(built)}}
+    for cell in cells:  # an output that is not there covers nothing
+        seen = {**cell.get("metadata", {}).get("jupyter", {})}
+        if seen.pop("outputs_hidden", None):
+            cell["metadata"] = cell["metadata"] | {"jupyter": seen}
+    known = built["metadata"].get("tinylm", {}).get("lesson", name)
+    metadata = built["metadata"] | {"tinylm": {"lesson": known, "version": _version(built)}}
     return built | {"cells": cells, "metadata": metadata}
 
 

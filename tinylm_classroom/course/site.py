@@ -40,6 +40,8 @@ from .cells import (
 from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
 from .grading.sections import find_sections
+from .lesson.cover import is_covered
+from .lesson.links import without_links
 from .mistakes import MISTAKES, mistakes_content
 from .reading import READING, reading_content
 from .reference import TOP, write_reference
@@ -63,6 +65,7 @@ SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all '
     'lessons" placeholder="Search all lessons"></form>'
 )
+COVERED = "Guess first, or show what answers it"
 LISTED = re.compile(r'<h2 id="(.*?)">(.*?)</h2>', re.S)
 HOME = (
     f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
@@ -107,8 +110,13 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         if path in wanted:
             before = pages[i - 1] if i > 0 else None
             after = pages[i + 1] if i + 1 < len(pages) else None
-            html = lesson_page(rendered, page, before, after, slide_links(folder, page))
+            links = slide_links(folder, page) + more_links(notebooks, page)
+            html = lesson_page(rendered, page, before, after, links)
             written.append(write_page(folder / f"{path.stem}.html", html))
+            for further, other in more_pages(notebooks, page):
+                found = render(further, other)
+                sections += _sections(found, other)
+                written.append(write_page(folder / other.file, lesson_page(found, other, page)))
     terms = definitions(contents)
     sections += [
         [GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms
@@ -122,7 +130,7 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         written.append(write_page(folder / file, list_page(file, content)))
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
     cards = [
-        map_entry(lessons[path], page, slide_links(folder, page))
+        map_entry(lessons[path], page, slide_links(folder, page) + more_links(notebooks, page))
         for path, page in zip(known, pages, strict=True)
     ]
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
@@ -158,6 +166,22 @@ def slide_links(folder: Path, page: Page) -> str:
     return f'<p class="slides">{" · ".join(there)}</p>' if there else ""
 
 
+def more_pages(notebooks: Path, page: Page) -> list[tuple[NotebookNode, Page]]:
+    """The built notebooks that go further than a lesson, each with its page."""
+    paths = sorted(notebooks.glob(f"more/{page.number}_*.ipynb"))
+    read = [(nbformat.read(path, as_version=4), path) for path in paths]
+    return [(notebook, page_of(path, notebook)) for notebook, path in read]
+
+
+def more_links(notebooks: Path, page: Page) -> str:
+    """Links to the pages that go further than a lesson, as HTML."""
+    links = [
+        f'<a href="{other.file}">{escape(other.topic)}</a>'
+        for _, other in more_pages(notebooks, page)
+    ]
+    return f'<p class="slides">More: {", ".join(links)}</p>' if links else ""
+
+
 def render(notebook: NotebookNode, page: Page) -> Rendered:
     """The cells of a lesson as HTML.
 
@@ -171,7 +195,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
     markdown = MarkdownWithMath(renderer=prose)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            shown.append(markdown.render(cell.source))
+            shown.append(markdown.render(without_links(cell.source)))
             before, *after = re.split(r'<h\d id="part-\d+">.*?</h\d>', shown[-1], flags=re.S)
             texts[-1] += before
             texts += after
@@ -334,6 +358,8 @@ def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     if folded:
         code = f"<details><summary>{folded}</summary>{code}</details>"
     outputs = "".join(output_html(output, modules) for output in cell.outputs)
+    if is_covered(cell):
+        outputs = f'<details class="answers"><summary>{COVERED}</summary>{outputs}</details>'
     return f'<div class="cell">{code}{outputs}</div>'
 
 

@@ -1,6 +1,7 @@
 // Fits what a lesson says onto slides, and gives them their keys. Views are drawn by `drawView`.
 
 const LETTER_POINTS = 13, LEAST_PIXELS = 18, LARGEST = 1.5; // figures: points that are supposed, pixels of their text, growth
+const WRITTEN = { least: 26, largest: 3 }; // the same where a slide has a sentence and one thing
 const LINES = 3; // for notes below a printed slide
 const TALL = 1.3; // width by height of a picture that has its caption at its side
 const BODY = 1152, LETTER = .604; // pixels of a line; the width of a letter of code, by its height
@@ -46,7 +47,8 @@ function answer(leaf, shown) {
 function legible(image, body) {
   const points = Number(image.dataset.points) || LETTER_POINTS;
   image.dataset.wide = image.width;
-  image.dataset.least = Math.min((LEAST_PIXELS * 72) / (points * 96) * image.width + 1, body.clientWidth);
+  const least = body.closest(".written") ? WRITTEN.least : LEAST_PIXELS;
+  image.dataset.least = Math.min((least * 72) / (points * 96) * image.width + 1, body.clientWidth);
   image.style.width = `${image.dataset.least}px`;
   image.closest("figure").classList.toggle("tall", image.naturalWidth < TALL * image.naturalHeight);
 }
@@ -57,7 +59,7 @@ function grow(leaf) {
   const free = () => lowest - Math.max(...[...body.children].map(bottom));
   if (images.length === 1) {
     const [image] = images, ratio = image.height / image.width;
-    image.style.width = `${Math.min(body.clientWidth, image.width + (free() - 1) / ratio, LARGEST * image.dataset.wide)}px`;
+    image.style.width = `${Math.min(body.clientWidth, image.width + (free() - 1) / ratio, (leaf.matches(".written") ? WRITTEN.largest : LARGEST) * image.dataset.wide)}px`;
   } else if (!leaf.querySelector("[data-view]")) {
     for (const size of ["large", "medium"]) {
       leaf.classList.add(size);
@@ -141,7 +143,8 @@ function narrow(leaf) {
 
 function number() {
   find(".slides > section").forEach((column, h) => find(".leaf", column).forEach((leaf, v) => {
-    leaf.querySelector(".page").textContent = leaf.dataset.number = `${h + 1}.${v + 1}`;
+    leaf.dataset.number = `${h + 1}.${v + 1}`;
+    leaf.querySelector(".page").textContent = leaf.matches(".written:only-child") ? `${h + 1}` : leaf.dataset.number;
   }));
 }
 

@@ -28,5 +28,8 @@ def find_exercise(name: str) -> Exercise:
     Raises KeyError, with the known names, for any other.
     """
     if name not in EXERCISES:
-        raise KeyError(f"there is no exercise {name!r}; there are {', '.join(EXERCISES)}")
+        raise KeyError(
+            f"there is no exercise {name!r}; there are {', '.join(EXERCISES)}. If a cell of your "
+            "lesson asks for it, your copy is an older one: make lab puts today's next to it"
+        )
     return EXERCISES[name]

@@ -1,10 +1,15 @@
 """Lesson 13: keys and values of the past are kept, and only the newest positions are computed."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 
 from .attention import EPS, attention
 from .base import Exercise, Probe, chosen, texts
+from .positions import rotate
+
+ReadOn = Callable[[Tensor, dict, Tensor, Tensor | None], Tensor]
 
 
 def cached_attention(
@@ -161,4 +166,123 @@ CACHED_ATTENTION = Exercise(
     **texts("cached_attention"),
 )
 
-EXERCISES = (CACHED_ATTENTION,)
+
+def write_with_cache(
+    read_on: ReadOn, ids: Tensor, n: int, on: frozenset[str] = frozenset()
+) -> Tensor:
+    """(B, T + n): ids (B, T) and n more, each the most probable one, and the mistakes that are
+    `on`.
+
+    read_on(new, kept, positions, mask) gives the logits (B, N, V) of the tokens new (B, N) and adds
+    them to `kept`.
+    """
+    start = ids
+    n += ("one more" in on) - ("one less" in on and n > 0)
+    kept: dict = {}
+    new = ids[:, -1:] if "prompt not read" in on else ids
+    for _ in range(n):
+        if on & {"a new cache each time", "no cache"}:
+            kept = {}
+        if on & {"everything again", "no cache"}:
+            new = ids
+        read = _reading(ids.shape[1], new.shape[1], _n_kept(kept), on)
+        new = _likeliest(read_on(new, kept, *read), on)
+        ids = torch.cat((new, ids) if "put in front" in on else (ids, new), dim=1)
+    if "new ones only" in on:
+        return ids[:, start.shape[1] :]
+    return ids[0] if "one axis" in on else ids
+
+
+def _n_kept(kept: dict) -> int:
+    """How many positions a cache holds, that of `Reader` or an empty one."""
+    return next((keys.shape[-2] for keys, _ in kept.values()), 0)
+
+
+def _reading(S: int, T: int, P: int, on: frozenset[str]) -> tuple[Tensor, Tensor]:
+    """The positions (T,) of the last T of S tokens, and their mask (T, P + T)."""
+    first = chosen(on, S - T, {
+        "positions restart": lambda: 0,
+        "one position ahead": lambda: S - T + (P > 0),
+        "one position behind": lambda: max(0, S - T - 1),
+    })  # fmt: skip
+    keys = torch.arange(P + T)
+    queries = torch.arange(T)[:, None]
+    mask = chosen(on, keys <= P + queries, {
+        "no mask": lambda: keys >= 0 * queries,
+        "mask from the left": lambda: keys <= queries,
+        "strict mask": lambda: keys < P + queries,
+    })  # fmt: skip
+    return torch.arange(first, first + T), mask
+
+
+def _likeliest(logits: Tensor, on: frozenset[str]) -> Tensor:
+    """The next token, (B, 1)."""
+    last = logits[:, -1:]
+    return chosen(on, last.argmax(-1), {
+        "first position": lambda: logits[:, :1].argmax(-1),
+        "all positions": lambda: logits.argmax(-1),
+        "least probable": lambda: last.argmin(-1),
+        "one for all texts": lambda: last[:1].argmax(-1).expand(len(logits), 1),
+    })  # fmt: skip
+
+
+class Reader:
+    """A toy of two layers that reads on as the lesson's `read_on` does, and counts its tokens."""
+
+    def __init__(self, g: Generator, n_tokens: int, width: int = 8):
+        self.table = torch.randn(n_tokens, width, generator=g)
+        self.maps = torch.randn(2, 3, width, width, generator=g) / width**0.5
+        self.head = torch.randn(width, n_tokens, generator=g)
+        self.n_read = 0
+
+    def __call__(
+        self, ids: Tensor, kept: dict, positions: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
+        """The logits (B, T, V) of new tokens ids (B, T)."""
+        self.n_read += ids.shape[1]
+        x = self.table[ids]  # (B, T, C)
+        for layer, (to_q, to_k, to_v) in enumerate(self.maps):
+            q = rotate(3 * x @ to_q, positions, 100.0)  # (B, T, C)
+            k = rotate(x @ to_k, positions, 100.0)  # (B, T, C)
+            v = x @ to_v  # (B, T, C)
+            if layer in kept:
+                k = torch.cat((kept[layer][0], k), dim=1)
+                v = torch.cat((kept[layer][1], v), dim=1)
+            kept[layer] = (k, v)
+            x = x + 2 * attention(q, k, v, mask)
+        return x @ self.head
+
+
+def _writing(
+    n_tokens: int, n_read: int, n: int, batch_size: int = 1
+) -> Callable[[Generator], tuple]:
+    def make(g: Generator) -> tuple:
+        reader = Reader(g, n_tokens)
+        return reader, torch.randint(n_tokens, (batch_size, n_read), generator=g), n
+
+    return make
+
+
+def _each_once(arguments: tuple, result: object) -> bool:
+    """Whether no token was read twice; the last one may be read, too."""
+    return arguments[0].n_read <= arguments[1].shape[1] + arguments[2]
+
+
+WRITE_WITH_CACHE = Exercise(
+    name="write_with_cache",
+    lesson="13",
+    reference=write_with_cache,
+    probes=(
+        Probe("the first new token: the most probable one after the prompt", _writing(23, 6, 1)),
+        Probe("the second new token depends on all before it", _writing(23, 6, 2)),
+        Probe("n = 0 adds nothing", _writing(11, 4, 0)),
+        Probe("a prompt may be a single token", _writing(23, 1, 6)),
+        Probe("the text is that of reading everything again", _writing(31, 7, 12)),
+        Probe("the text is that of reading everything again", _writing(19, 5, 16)),
+        Probe("each text of a batch is continued", _writing(17, 4, 5, batch_size=3)),
+        Probe("no token is read twice", _writing(23, 6, 5), sees=_each_once),
+    ),
+    **texts("write_with_cache"),
+)
+
+EXERCISES = (CACHED_ATTENTION, WRITE_WITH_CACHE)

@@ -1,5 +1,6 @@
 // A question before the run: an answer is judged here, so that it works with a kernel and in a page without one.
 
+const FAULT = "[data-mime-type='application/vnd.jupyter.error']"; // is never covered
 const ANSWER = `
 .tinylm-view.predict { max-width: 860px; border-left: 6px solid var(--accent) }
 .tinylm-view.predict .question { font-size: 20px; line-height: 1.4; margin: 2px 0 14px }
@@ -22,6 +23,12 @@ const ANSWER = `
 .tinylm-view.predict .verdict { margin: 14px 0 0; padding: 0 0 0 14px; font-size: 18px; border-left: 4px solid transparent }
 .tinylm-view.predict .verdict:empty { margin: 0 }
 .tinylm-view.predict .verdict.right { border-color: var(--good) } .tinylm-view.predict .verdict.right b:first-child { color: var(--good) }
+.tinylm-view.predict .uncover { display: none }
+.jp-Cell:has(+ .jp-CodeCell .jp-OutputArea-child):not(:has(+ .jp-CodeCell :is(.predict, ${FAULT}))) .tinylm-view.predict[data-open] .uncover { display: inline-block }
+.jp-Cell:has(.tinylm-view.predict[data-open]) + .jp-CodeCell:not(:has(.predict, ${FAULT})) .jp-OutputArea:has(.jp-OutputArea-child) { position: relative; min-height: 3.4em }
+.jp-Cell:has(.tinylm-view.predict[data-open]) + .jp-CodeCell:not(:has(.predict, ${FAULT})) .jp-OutputArea-child { visibility: hidden }
+.jp-Cell:has(.tinylm-view.predict[data-open]) + .jp-CodeCell:not(:has(.predict, ${FAULT})) .jp-OutputArea:has(.jp-OutputArea-child)::before { content: "Covered: guess first."; position: absolute; inset: 0 0 0 90px;
+  display: grid; place-content: center; border-radius: 10px; font: 16px sans-serif; color: var(--jp-ui-font-color1); background: repeating-linear-gradient(135deg, var(--jp-layout-color2) 0 7px, transparent 7px 14px) }
 .tinylm-view.predict .verdict.wrong { border-color: var(--bad) } .tinylm-view.predict .verdict.wrong b:first-child { color: var(--bad) }
 `;
 
@@ -107,7 +114,13 @@ function mount(el, data) {
     verdict.className = `verdict ${tone}`;
     verdict.replaceChildren(...pieces.flatMap((piece) => [...prose(piece), " "]));
   };
+  const guessed = () => { // what comes next and answers this is covered until then
+    if (!("open" in view.dataset)) return;
+    delete view.dataset.open;
+    view.dispatchEvent(new Event("guess", { bubbles: true }));
+  };
   const show = () => {
+    guessed();
     form.mark?.(key);
     say("", `It is **${answer}**.`, because);
   };
@@ -116,6 +129,7 @@ function mount(el, data) {
   const judge = () => {
     const guess = form.read();
     if (guess === undefined) return say("", form.missing);
+    guessed();
     if (form.isRight(guess, key)) {
       reveal.hidden = true;
       return say("right", "**✓ Right.**", kind === "number" ? `It is ${answer}.` : "", because);
@@ -126,8 +140,10 @@ function mount(el, data) {
   };
   const view = frame(el, `Predict: ${question}`, make("style", {}, ANSWER), make("p", { class: "eyebrow" }, "Predict first"),
     make("p", { class: "question" }, ...prose(question)), form.node,
-    make("div", { class: "bar", style: "margin: 0" }, make("button", { type: "submit" }, "Check my guess"), reveal), region);
+    make("div", { class: "bar", style: "margin: 0" }, make("button", { type: "submit" }, "Check my guess"), reveal,
+      make("button", { type: "button", class: "plain uncover", onclick: () => guessed() }, "Show what comes next")), region);
   view.classList.add("predict");
+  view.dataset.open = "";
   view.querySelector("form").addEventListener("submit", judge);
 }
 

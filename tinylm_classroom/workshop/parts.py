@@ -75,6 +75,18 @@ def read_parts() -> list[PartState]:
     ]
 
 
+def parts_of_no_lesson() -> list[str]:
+    """The names of kept parts whose exercise is gone; none where the workshop is off."""
+    found = [] if is_off() else sorted(PARTS_FOLDER.glob("*.py"))
+    texts = {path.stem: path.read_text("utf-8", errors="replace") for path in found}
+    return [name for name, text in texts.items() if name not in names() and is_sealed(text)]
+
+
+def is_sealed(text: str) -> bool:
+    """Whether `keep` has written this text."""
+    return f"\n{_SEAL}" in text
+
+
 def read_part(name: str, path: Path) -> PartState:
     """The part of this name, with its function if it is right today.
 

@@ -6,8 +6,8 @@ from tinylm_lib.model import TransformerLM
 
 from ..display.cards import CODE, TONES, Card, card, paragraph, unmarked
 from ..exercises import EXERCISES, find_exercise
-from ..folders import lessons
-from .parts import PartState, read_parts
+from ..folders import WORK, lessons
+from .parts import PartState, parts_of_no_lesson, read_parts
 
 # How a status looks: sign, word and tone of the cards.
 _LOOKS = {
@@ -47,7 +47,11 @@ def progress() -> Card:
             f"{_LOOKS[part.status][0]} {part.name} {_LOOKS[part.status][1]}" for part in here
         )
         lines.append(f"  {number} {topic:<15}{said or _NO_PART}")
-    ending = [*(part.complaint for part in parts if part.why), _advice(after)]
+    ending = [
+        *(part.complaint for part in parts if part.why),
+        *map(_of_no_lesson, parts_of_no_lesson()),
+        _advice(after),
+    ]
     html = [_bar(parts), _table(rows), *map(paragraph, ending)]
     return card(
         title, html, "\n".join([*lines, *map(unmarked, ending)]), "good" if done else "plain"
@@ -96,6 +100,13 @@ def _advice(part: PartState | None) -> str:
     lesson = find_exercise(part.name).lesson
     doing = "fix" if part.why else "write"
     return f"Next: {doing} `{part.name}` in lesson {lesson} {_topics()[lesson]}, then keep it."
+
+
+def _of_no_lesson(name: str) -> str:
+    return (
+        f"`{WORK.name}/parts/{name}.py` is of an exercise that no lesson has any more. It stays "
+        "there, and no model calls it."
+    )
 
 
 def _topics() -> dict[str, str]:

@@ -450,3 +450,15 @@ def test_two_users_of_one_course_that_is_read_only_write_into_their_own_folders(
         refused = as_user("bob", "lab.main(['--prepare'])")
         assert f"{course / 'work'} cannot be written (Permission denied); choose another" in refused.stderr
         assert {path: path.stat().st_mtime_ns for path in course.rglob("*")} == before
+
+
+def test_a_copy_covers_no_output_since_it_has_none_and_keeps_what_is_folded(tmp_path):
+    notebooks = tmp_path / "notebooks"
+    build(notebooks)
+    change(
+        notebooks / NAME,
+        lambda cells: cells[1].metadata.update(jupyter={"source_hidden": True, "outputs_hidden": True}),
+    )
+    lab.refresh(notebooks, tmp_path / "work")
+    copy = nbformat.read(tmp_path / "work" / NAME, as_version=4)
+    assert copy.cells[1].metadata == {"jupyter": {"source_hidden": True}}

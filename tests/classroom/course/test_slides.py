@@ -9,6 +9,7 @@ from nbformat import NotebookNode, v4
 
 from tinylm_classroom.course import handout, slides
 from tinylm_classroom.course.cells import OUTSIDE, page_of, words_of
+from tinylm_classroom.course.deck import Deck
 from tinylm_classroom.course.lesson.cut import cut
 from tinylm_classroom.folders import NOTEBOOKS
 from tinylm_classroom.views.base import View
@@ -47,13 +48,13 @@ def code(source: str, html: str | None = None, **metadata) -> NotebookNode:
     return v4.new_code_cell(source, outputs=outputs, metadata=metadata)
 
 
-def deck(*cells: NotebookNode, instructor: bool = False) -> slides.Deck:
+def deck(*cells: NotebookNode, instructor: bool = False) -> Deck:
     notebook = v4.new_notebook(cells=[text(TITLE), *cells])
     cut(notebook)
-    return slides.Deck(notebook, page_of(Path("03_halves.ipynb"), notebook), instructor)
+    return slides.deck_of(notebook, page_of(Path("03_halves.ipynb"), notebook), instructor)
 
 
-def content(made: slides.Deck) -> str:
+def content(made: Deck) -> str:
     """The HTML of the slides alone."""
     return re.search(r'<div class="slides">.*?</div>\n<script>', made.html(), re.S)[0]
 
@@ -62,7 +63,7 @@ def asking(view: View) -> NotebookNode:
     return v4.new_code_cell("ask()", outputs=[v4.new_output("display_data", view._repr_mimebundle_()[0])])
 
 
-def notes_of(made: slides.Deck) -> list[list[str]]:
+def notes_of(made: Deck) -> list[list[str]]:
     """The words of the notes of each slide, column by column."""
     return [[words_of("".join(slide.notes)) for slide in column] for column in made.columns]
 
@@ -177,7 +178,7 @@ def test_a_section_that_a_plan_leaves_out_says_where_that_plan_continues():
 @pytest.mark.parametrize("lesson", ["06_positions", "11_training"])
 def test_each_prediction_and_exercise_has_its_usual_answers(lesson):
     notebook = nbformat.read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb", as_version=4)
-    made = slides.Deck(notebook, page_of(Path(f"{lesson}.ipynb"), notebook), instructor=True)
+    made = slides.deck_of(notebook, page_of(Path(f"{lesson}.ipynb"), notebook), instructor=True)
     all_slides = [slide for column in made.columns for slide in column]
     asks = [slide for slide in all_slides if slide.kind == "exercise" or "fragment answer" in "".join(slide.parts)]
     silent = [words_of("".join(slide.parts))[:90] for slide in asks if "Usual answers." not in "".join(slide.notes)]

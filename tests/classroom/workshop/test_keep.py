@@ -1,5 +1,6 @@
 """Keeping a part, building with it, and the map: as in a student's notebook, and silent where outputs must be fixed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -7,6 +8,7 @@ import pytest
 import torch
 from nbclient import NotebookClient
 from nbformat import v4
+from support.second_edition import another_course
 
 from tinylm_classroom.display import cards
 from tinylm_classroom.exercises import find_exercise, names
@@ -182,6 +184,23 @@ def test_the_map_has_every_lesson_and_every_exercise_and_says_what_comes_next(fo
     assert "class=" not in card.html and "<script" not in card.html
     monkeypatch.setattr(parts, "read_part", lambda name, path: parts.PartState(name, "done", "", len))
     assert str(progress.progress()).endswith("Everything is kept. The models that you build are yours.")
+
+
+def test_a_part_whose_exercise_moved_or_went_is_kept_and_said(folder):
+    keep.keep("softmax", softmax)
+    text = (folder / "softmax.py").read_bytes()
+    (folder / "helpers.py").write_text("def mine(): ...\n")
+    assert "\n  03 softmax        ✓ softmax kept, ○ cross_entropy open\n" in str(progress.progress())
+    with another_course(softmax=replace(find_exercise("softmax"), lesson="05")):
+        moved = next(line for line in str(progress.progress()).splitlines() if "✓ softmax kept" in line)
+        assert moved.startswith("  05 ") and build.Use("softmax", 2) in build.build(CONFIG).uses
+    with another_course(softmax=None):
+        said = str(progress.progress())
+        assert "work/parts/softmax.py is of an exercise that no lesson has any more. It stays there, and no" in said
+        assert "helpers" not in said and build.build(CONFIG)
+        with pytest.raises(KeyError, match="make lab puts today's next to it"):
+            keep.keep("softmax", softmax)
+    assert (folder / "softmax.py").read_bytes() == text
 
 
 def test_off_it_writes_and_reads_nothing_and_says_what_it_would_do(folder, monkeypatch):

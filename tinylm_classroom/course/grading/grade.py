@@ -108,7 +108,8 @@ def _marks(submission: Submission, done: Future) -> list[Mark]:
     marks = []
     for name, attempt in submission.attempts.items():
         if attempt is None:
-            marks.append(Mark(*who, name, "not attempted", "", ""))
+            says = submission.taken.get(name, "")
+            marks.append(Mark(*who, name, "not attempted", "", _line(says)))
             continue
         answer = said.get(name, {})
         verdict, mistake, says = _judged(find_exercise(name), attempt.problem, answer)

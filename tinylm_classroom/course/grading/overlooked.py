@@ -13,10 +13,11 @@ from .attempts import Attempt
 
 
 class SubmittedCell(NamedTuple):
-    """A cell of a notebook: its type, and its text."""
+    """A cell of a notebook: its type, its text, and the exercise that it is the cell of, or ""."""
 
     kind: str
     text: str
+    exercise: str = ""
 
 
 def overlooked(

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from ...exercises import EXERCISES
+from ...workshop.parts import is_sealed
 from .attempts import Attempt
 from .notebook import (
     TOPIC,
@@ -36,6 +37,11 @@ OF_THE_SYSTEM = {
     "system volume information",
     "@eadir",
 }
+
+NO_CELL = (
+    "the notebook has no cell for this exercise, as a copy of an earlier edition of the lesson has "
+    "none: make lab puts today's next to it"
+)
 
 
 @dataclass(frozen=True)
@@ -170,13 +176,29 @@ def _of_student(student: str, paths: list[Path]) -> Iterator[Submission]:
                 else (f"it cannot be read ({type(error).__name__})")
             )
             unread.setdefault(topic(path), {})[path] = f"{path.name}: {why}"
-    for path, problem in unread.pop("", {}).items():
+    for path, problem in (*unread.pop("", {}).items(), *_of_no_lesson(paths, read)):
         yield Submission(student, "", problem=problem, digest=problem, files=(path,))
     known = {*chain.from_iterable(notebook.lessons() for notebook in read)}
     for lesson in sorted({*known, *unread, *(EXERCISES[name].lesson for name in parts)}):
         here = [notebook for notebook in read if lesson in notebook.lessons()]
         here.sort(key=lambda notebook: notebook.lesson != lesson)
         yield _of_lesson(student, lesson, here, parts, unread.get(lesson, {}))
+
+
+def _of_no_lesson(paths: Sequence[Path], read: Sequence[Notebook]) -> Iterator[tuple[Path, str]]:
+    """The files that answer exercises that no lesson has any more, and what is said of each."""
+    found = {notebook.path: notebook.of_no_lesson() for notebook in read}
+    found |= {p: [p.stem] for p in paths if _is_part(p) and p.stem not in EXERCISES and _is_kept(p)}
+    for path, exercises in found.items():
+        if exercises:
+            yield path, f"{path.name}: no lesson has {', '.join(exercises)} any more: not graded"
+
+
+def _is_kept(path: Path) -> bool:
+    try:
+        return is_sealed(read_content(path).decode("utf-8", errors="replace"))
+    except UnreadableError:
+        return False
 
 
 def _listed(paths: Sequence[Path]) -> str:
@@ -199,6 +221,7 @@ def _of_lesson(
     attempts: dict[str, Attempt | None] = {}
     taken: dict[str, str] = {}
     problem = "; ".join(unread.values())
+    own = [notebook for notebook in notebooks if notebook.lesson == lesson]
     digest = hashlib.sha256(b"".join(notebook.content for notebook in notebooks) + problem.encode())
     for name in (name for name, exercise in EXERCISES.items() if exercise.lesson == lesson):
         tried = [
@@ -221,6 +244,8 @@ def _of_lesson(
                 attempts[name] = Attempt(problem=str(error))
         elif not found and problem:
             attempts[name] = Attempt(problem=problem)
+        elif not found and own and not any(notebook.code.defines(name) for notebook in own):
+            taken[name] = NO_CELL
     kept = [path for name, path in parts.items() if name in attempts]
     files = (*(notebook.path for notebook in notebooks), *unread, *kept)
     return Submission(student, lesson, attempts, "", taken, digest.hexdigest()[:16], files)

@@ -5,6 +5,7 @@ its outputs.
 import os
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Any
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
@@ -27,22 +28,9 @@ def execute(notebook: NotebookNode, name: str) -> float:
     could not compare it.
     """
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        client = NotebookClient(
-            notebook,
-            timeout=CELL_SECONDS,
-            kernel_name="python3",
-            record_timing=False,
-            store_widget_state=False,
-            coalesce_streams=True,
-            # a kernel warns of its own transport at each start
-            extra_arguments=["--log-level=ERROR"],
-            resources={"metadata": {"path": folder}},
-        )
         start = perf_counter()
         try:
-            client.execute(
-                env={**SETTINGS, **{k: v for k, v in os.environ.items() if k != OF_A_READER}}
-            )
+            client(notebook, folder).execute(env=environment())
         except (CellControlSignal, DeadKernelError, TimeoutError) as error:
             raise ValueError(f"{name}: {error}") from error
         seconds = perf_counter() - start
@@ -54,6 +42,26 @@ def execute(notebook: NotebookNode, name: str) -> float:
         )
     _tidy(notebook, name)
     return seconds - _seconds_of_frames(notebook)
+
+
+def client(notebook: NotebookNode, folder: str, **choices: Any) -> NotebookClient:
+    """What runs the notebook in a fresh kernel and this folder; `choices` are nbclient's own."""
+    return NotebookClient(
+        notebook,
+        kernel_name="python3",
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        # a kernel warns of its own transport at each start
+        extra_arguments=["--log-level=ERROR"],
+        resources={"metadata": {"path": folder}},
+        **{"timeout": CELL_SECONDS, **choices},
+    )
+
+
+def environment() -> dict[str, str]:
+    """The variables of the kernel."""
+    return {**SETTINGS, **{k: v for k, v in os.environ.items() if k != OF_A_READER}}
 
 
 def _seconds_of_frames(notebook: NotebookNode) -> float:

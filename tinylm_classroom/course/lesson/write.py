@@ -11,9 +11,13 @@ from nbformat import NotebookNode
 
 from tinylm_lib.files import write_whole
 
+from .more import is_more
+
 MAKERS = {
     "course": "build",
-    "course/lesson": "cut execute notes plans read rules third transform tries write",
+    "course/lesson": (
+        "cover cut execute links more notes plans read rules third transform tries write written"
+    ),
     "display": "cards control figures frames numbers",
     "views": "base predict",
 }
@@ -37,9 +41,14 @@ def write(notebook: NotebookNode, path: Path, source: Path, role: str) -> None:
     """Writes an executed notebook of a source for the role `student` or `solution`."""
     notebook.metadata = {
         **KERNEL,
-        "tinylm": {"lesson": source.stem, "role": role, **seals(source, notebook)},
+        "tinylm": {"lesson": name_of(source), "role": role, **seals(source, notebook)},
     }
     write_whole(path, (nbformat.writes(notebook) + "\n").encode())
+
+
+def name_of(source: Path) -> str:
+    """The name of a lesson, or of what goes further than one: `13_cache`, `more/13_serving`."""
+    return f"more/{source.stem}" if is_more(source) else source.stem
 
 
 def why_stale(source: Path, built: Path) -> str | None:
