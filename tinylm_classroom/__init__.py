@@ -50,7 +50,7 @@ MODULES = {
     "doctor": "course.doctor",
     "figures": "display.figures",
     "cache_figures": "display.lesson_figures.cache",
-    "looking": "display.looking",
+    "looking": "experiments.looking",
     "matching": "display.matching",
     "normalization_figures": "display.lesson_figures.normalization",
 }

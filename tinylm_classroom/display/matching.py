@@ -38,7 +38,8 @@ def shapes(q: Tensor, k: Tensor, weights: Tensor, v: Tensor, out: Tensor) -> Non
             height, width = matrix.shape
             corners = ([x, x + width, x + width, x], [y, y, y + height, y + height])
             ax.fill(*corners, "#eef3f9")
-            side, top = hue.get(rows, INK), hue.get(columns, INK)
+            side = hue.get(rows, INK)
+            top = hue.get(columns, INK)
             ax.plot([x, x], [y, y + height], color=side, lw=6, linestyle="-")
             ax.plot([x, x + width], [y + height] * 2, color=top, lw=6, linestyle="-")
             ax.text(x - 0.3, y + height / 2, rows, color=side, ha="right", va="center", size=22)
@@ -128,19 +129,18 @@ def found(
         ax.yaxis.label.set_size(19)
         ax.title.set_size(22)
         figure.legend(loc="outside lower center", ncols=3, fontsize=19)
-    rows = [(name, value, row[value]) for name, row in runs.items() for value in row]
-    seen = [f"{min(weights):.1f} to {max(weights):.1f}" for _, _, weights in rows]
+    rows = []
+    for name, row in runs.items():
+        for value, weights in row.items():
+            rows.append((name, value, f"{min(weights):.1f} to {max(weights):.1f}"))
+    told = "; ".join(f"{name}, {value:g}: {seen}" for name, value, seen in rows)
     display(
         figure,
-        alt=f"{title}. Dots: "
-        + "; ".join(
-            f"{name}, {value:g}: {of}" for (name, value, _), of in zip(rows, seen, strict=True)
-        )
-        + ".",
+        alt=f"{title}. Dots: {told}.",
         caption="A dot is a run, each with a seed of its own. The dotted line is chance.",
         table={
             "scores": [name for name, *_ in rows],
             x: [f"{value:g}" for _, value, _ in rows],
-            "weights found": seen,
+            "weights found": [seen for *_, seen in rows],
         },
     )

@@ -18,10 +18,10 @@ from torch import Tensor
 from tinylm_lib.attention import causal_mask
 from tinylm_lib.layers import softmax
 
+from ..display.figures import MASKED, display, drawing, ink_on
+from ..display.numbers import fixed
+from ..display.theme import HEAT, INK, LINE, QUIET, SERIES
 from ..shapes.capture import capture
-from .figures import MASKED, display, drawing, ink_on
-from .numbers import fixed
-from .theme import HEAT, INK, LINE, QUIET, SERIES
 
 STEPS = {
     "arcs": "Before it guesses, the last word looks at the fan",
@@ -43,7 +43,10 @@ SMALL = 18
 LEAST = {".": 22}  # pixels of a column, so that a number fits
 USUAL = 46
 GAP = 9
-WORDS, KEYS, ROWS = 24, 48, 110  # heights: the sentence, the keys over it, the rows over those
+# heights: the sentence, the keys over it, the rows over those
+WORDS = 24
+KEYS = 48
+ROWS = 110
 CELL = 27
 LEAST_DRAWN = 0.1  # a smaller look has no arc
 COLOURS = {
@@ -296,7 +299,11 @@ def _cell(
     strong: bool = False,
 ) -> None:
     ax.add_patch(Rectangle((x, y), width, height, fc=ground, ec=LINE, lw=1))
-    color = QUIET if ground == "white" else INK if isinstance(ground, str) else ink_on(ground)
+    color = INK
+    if ground == "white":
+        color = QUIET
+    elif not isinstance(ground, str):
+        color = ink_on(ground)
     style = {"weight": "bold" if strong else "normal", "color": color}
     middle = {"ha": "center", "va": "center_baseline", "size": SMALL}
     ax.text(x + width / 2, y + height / 2, text, **middle, **style)
@@ -310,7 +317,8 @@ def _one_row(
     ax: Axes, line: Line, step: str, keys: Tensor, query: Tensor, values: Tensor | None
 ) -> Tensor:
     """The query of the last word, and what becomes of it: scores, weights, the sum of values."""
-    left, right = line.edges[0][0], WIDTH * PIXEL - 14
+    left = line.edges[0][0]
+    right = WIDTH * PIXEL - 14
     _pair(ax, line.after, USUAL + GAP, query[0].tolist())
     _says(ax, left, ROWS + 12, "keys")
     _says(ax, right, ROWS + 12, "query", "right")
@@ -383,12 +391,15 @@ def _rows(ax: Axes, line: Line, step: str, scores: Tensor) -> Tensor:
                 ax.add_patch(Rectangle((x, y), end - x, high, **style))
                 continue
             number = shown[i, j].item()
-            once = j == 0 or number > 1.5 * shown[i, 0].item()
-            text = f"{number:g}" if step != "softmax" else fixed(number, 2) if once else ""
+            text = f"{number:g}"
+            if step == "softmax":
+                once = j == 0 or number > 1.5 * shown[i, 0].item()
+                text = fixed(number, 2) if once else ""
             ground = HEAT(min(1.0, number if step == "softmax" else abs(number) / 6))
             strong = bool(number) and step != "softmax"
             _cell(ax, x, y, end - x, high, ground if number else "white", text, strong)
-    left, right = line.edges[0][0], line.edges[-1][1]
+    left = line.edges[0][0]
+    right = line.edges[-1][1]
     ax.add_patch(Rectangle((left, ROWS), right - left, high, fill=False, ec=INK, lw=2.5, zorder=6))
     if step == "mask":
         middle = {"ha": "center", "va": "center", "size": 44, "weight": "bold", "color": QUIET}
