@@ -49,10 +49,10 @@ MODULES = {
     "chains": "experiments.chains",
     "doctor": "course.doctor",
     "figures": "display.figures",
-    "cache_figures": "display.lesson_figures.cache",
-    "looking": "experiments.looking",
-    "matching": "display.matching",
-    "normalization_figures": "display.lesson_figures.normalization",
+    "cache_figures": "pictures.cache",
+    "looking": "pictures.looking",
+    "matching": "pictures.matching",
+    "normalization_figures": "pictures.normalization",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

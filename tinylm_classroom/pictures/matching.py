@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from .figures import axes, display, drawing
-from .theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
+from ..display.figures import axes, display, drawing
+from ..display.theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
 
 MARKERS = "sod"
 NAMES = ("red", "blue", "green", "pink", "gray", "white")

@@ -12,9 +12,9 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ..figures import axes, display, drawing, heat_map
-from ..numbers import measured
-from ..theme import INK, QUIET, SERIES
+from ..display.figures import axes, display, drawing, heat_map
+from ..display.numbers import measured
+from ..display.theme import INK, QUIET, SERIES
 
 _EMPTY, _KEPT, _AGAIN, _NEW = range(4)
 _HUES = ListedColormap(["white", "#cfe1f5", SERIES[1], SERIES[0]])

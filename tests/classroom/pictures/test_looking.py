@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tinylm_classroom.display import figures, matching
-from tinylm_classroom.experiments import looking
+from tinylm_classroom.pictures import looking
 from tinylm_lib.pretrained import load_pretrained
 
 TEXT = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle
 from torch import Tensor
 
-from ..figures import axes, display, drawing
-from ..numbers import learned, rounded
-from ..theme import INK, LINE, QUIET, SERIES
+from ..display.figures import axes, display, drawing
+from ..display.numbers import learned, rounded
+from ..display.theme import INK, LINE, QUIET, SERIES
 
 _WITHOUT, _WITH = SERIES[1], SERIES[0]
 _OVERFLOWN = 1.36  # of the loss of guessing: where a loss is drawn that is not a number
