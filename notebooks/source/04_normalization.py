@@ -15,7 +15,7 @@
 # **Usual answers.**
 # - *24 times 0.2* (`about 5 times`): Let the class compute two layers: 1.2 times 1.2 is more than 1.4.
 # - *All of them, because learning corrects the weights* (`all five`): It would, if a useful gradient arrived. What is the gradient multiplied by on its way back?
-# - *The norm throws information away* (from the room): It does, one number of 32. Does anybody miss it?
+# - *The norm throws information away* (from the room): It does, one number of each vector. Does anybody miss it?
 #
 # **Cut if short.** Nothing: the next section rests on it.
 #
@@ -200,7 +200,7 @@ for at in range(3):
 # %% [markdown]
 # So the norm makes the start a question of the learning rate alone: each start has rates with which it learns. [[one-curve]]
 #
-# With too large a rate the loss is about 2.2, a little below the 2.77 of guessing. What was learned? We compare the directions in which the 16 tokens leave the last layer:
+# With too large a rate the loss is about 2.2, a little below that of guessing. What was learned? We compare the directions in which the 16 tokens leave the last layer:
 
 # %% tags=["nbval-ignore-output"] deck="After steps that are too large, all tokens are on one line"
 factor = 0.4  # try 1.0
@@ -233,7 +233,7 @@ assert along[0].min() > 0.9 > 0.5 > along[1].max()
 
 # %% [markdown]
 # ## 3. A small number is a size
-# Perhaps a chain without a norm only needs another rate? A smaller one saves 1.1 and 1.2, but none saves 0.8 and 0.5. [[eps-of-adamw]] Or another optimizer? AdamW (lesson 11) divides each step by the size of the gradients, so tiny gradients should be no problem. It adds a small number $\epsilon$ (epsilon) to the divisor, usually 0.00000001, so that it never divides by 0.
+# Perhaps a chain without a norm only needs another rate? A smaller one saves 1.1 and 1.2, but no rate that we tried saves 0.8 and 0.5. [[eps-of-adamw]] Or another optimizer? AdamW (lesson 11) divides each step by the size of the gradients, so tiny gradients should be no problem. It adds a small number $\epsilon$ (epsilon) to the divisor, usually 0.00000001, so that it never divides by 0.
 
 # %% tags=["source-hidden"] deck="AdamW divides by the size of the gradients. Does factor 0.4 learn without a norm?"
 with_adam = train([0.4], no_norm, 0.001, torch.optim.AdamW).losses[0]  # (5)
@@ -495,7 +495,7 @@ for seed in (101, 102, 103):
     assert surest[sizes < 5].mean() > 0.9 and surest[sizes > 40].mean() < 0.2
 
 # %% [markdown]
-# The longest vectors are where the model is least sure of the next word. [[unsure-is-long]] Behind the norm only the direction counts, so a long vector does not mean large logits, and nothing kept these vectors short.
+# The longest vectors are where the model is least sure of the next word. [[unsure-is-long]] Behind the norm only the direction counts, so a long vector does not mean large logits.
 
 # %% [markdown] tags=["note"]
 # **Say.** LayerNorm is the older norm, and you will meet it in GPT-2 and BERT. It does one thing more. The picture shows in three dimensions what that is: RMSNorm puts every vector on a sphere, LayerNorm on a circle of this sphere.
@@ -537,7 +537,7 @@ torch.testing.assert_close(RMSNorm(128)(y - y.mean(-1, keepdim=True)), LayerNorm
 torch.testing.assert_close(LayerNorm(128, eps=0.1)(y), torch.nn.LayerNorm(128, eps=0.1)(y))
 
 # %% [markdown]
-# Zhang and Sennrich (2019) trained real models with both: without the centring theirs became about as good, in 7 to 64 % less time. The Llama models use RMSNorm (Touvron et al. 2023), GPT-2 uses LayerNorm (Radford et al. 2019).
+# Without the centring, real models became about as good, in 7 to 64 % less time (Zhang and Sennrich 2019). The Llama models use RMSNorm (Touvron et al. 2023), GPT-2 uses LayerNorm (Radford et al. 2019).
 #
 # ### Your turn
 # Write LayerNorm, again for any number of leading axes, computed in fp32 and returned in the dtype of `x`.
