@@ -34,7 +34,9 @@ PLACES = {
     "views.watch": ("watch",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
+    "experiments.counting": ("counting_losses", "recorded_counting"),
     "experiments.heads": ("heads_that_find",),
+    "experiments.threads": ("find_threads",),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -46,6 +48,7 @@ MODULES = {
     "ablation": "experiments.ablation",
     "doctor": "course.doctor",
     "figures": "display.figures",
+    "start_figures": "display.lesson_figures.start",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

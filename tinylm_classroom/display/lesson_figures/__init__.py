@@ -1,0 +1,1 @@
+"""The pictures that one lesson alone draws: a module for each lesson."""
