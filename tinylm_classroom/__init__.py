@@ -35,6 +35,7 @@ PLACES = {
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
     "experiments.counting": ("counting_losses", "recorded_counting"),
+    "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": ("heads_that_find",),
     "experiments.threads": ("find_threads",),
     "workshop.build": ("build",),

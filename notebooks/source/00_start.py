@@ -27,12 +27,14 @@
 # A **language model** is a program that continues a text. This one has read short stories from a made-up world, *StoryWorld*, and nothing else. Press **Write** and watch it. Then type a beginning of your own, such as *One sunny morning, shy Mia*.
 
 # %% deck="Press Write, or type a beginning of your own"
+# ESSENTIAL
 from tinylm_classroom import watch
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 watch(model, tokenizer)
+# END
 
 # %% [markdown]
 # Before each word the model gives every word that it knows a **probability**: how likely it thinks the word is to come next. The bars show the largest ones, and a random number decides which word is written. Another program makes the stories of StoryWorld, so we also know the exact probabilities: a mark on each bar. Where is the model right, and where is it not?
@@ -91,8 +93,7 @@ print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 # **Ask.** After the picture: "Nobody gave the program a rule about names, places or sayings. Where can it have learned them?"
 #
 # **Usual answers.**
-# - *Every later word* (`nearly every later word`): Then it could not write a sentence about the weather after a new name.
-# - *Only the word He* (`only the word He`): A name is needed again whenever its person comes back.
+# - *Every later word depends on the name* (from the room): Look for words without a thread. Most words depend on no name at all.
 # - *It cannot know grammar, so somebody has built it in* (from the room): Section 6 starts the same program with random numbers, and there is no grammar.
 #
 # **Cut if short.** The task at the end; students do it at home.
@@ -103,48 +104,33 @@ print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 # ## 2. What did it remember?
 # Nearly everything else in the story is right: *Carlos* stays Carlos, and the saying comes back word for word. Does the program really use the earlier words? An experiment can tell. We **change one word**, for example *Carlos* in the first line to *Mia* and to other names, and measure how probable the model then finds each later word.
 
-# %% tags=["source-hidden"] deck="We exchange Carlos for others. What is no longer expected?"
+# %% deck="A name is used again: for He, and for the next Carlos"
 from tinylm_classroom import find_threads
 
+# ESSENTIAL
 found = find_threads(model, tokenizer, written)
-said = storyworld.words(written)
-ends = [said[t.target].strip() for t in found if t.source == said.index(" Carlos")]
-wrong = {
-    "only the word He": "He depends on Carlos. But does anything else in the story?",
-    "nearly every later word": "Then a new name would upset even the weather. Most words depend on no name at all.",
-}
-predict(
-    "We exchange only the first *Carlos* for other names. Which later words does the model then no longer expect?",
-    key=lambda: "He, and later words Carlos" if set(ends) == {"He", "Carlos"} else "others",
-    choices={"only the word He": wrong["only the word He"], "He, and later words Carlos": "", "nearly every later word": wrong["nearly every later word"]},
-    because="A name determines its pronoun, and the model needs the name itself whenever Carlos comes back.",
-)  # fmt: skip
-
-# %% deck="A name is used again: for He, and for the next Carlos"
 figures.threads(written, found, ["people"], title="A name is used again")
+# END
 
-# %% slide="subslide" deck="So are places and things"
+# %% tags=["source-hidden"] slide="subslide" deck="So are places and things"
 figures.threads(written, found, ["people", "places", "things"], title="So are places and things")
 
-# %% tags=["signature"] slide="subslide" deck="And four words of a saying are remembered in parallel"
-every = ["people", "places", "things", "the saying"]
+# %% tags=["signature", "source-hidden"] slide="subslide" deck="And four words of a saying are remembered in parallel"
 title = "A program wrote this. What did it remember?"
-figures.threads(written, found, every, title=title, impossible=len(before))
+figures.threads(written, found, title=title, impossible=len(before))
 
 # %% tags=["source-hidden"] evidence="threads" tried="held-out"
 # Checked: in other stories threads end at names, places, things and sayings, and none begins at other words.
 SEED = 0
-ended, kinds = [], ("name", "place", "object", "quotation")
+ended = []
 for n in range(3):
     story = storyworld.story(torch.Generator().manual_seed(5000 + 3 * SEED + n))
-    threads = find_threads(model, tokenizer, story.text)
-    targets = {thread.target for thread in threads}
-    ended += [i in targets for i, kind in enumerate(story.kinds) if kind in kinds]
-    others = [t for t in threads if t.kind == "anything else" and storyworld.words(story.text)[t.source] != " day"]
-    assert not others
+    new = find_threads(model, tokenizer, story.text)
+    kinds = zip(story.kinds, range(len(story.kinds)))
+    ended += [i in {t.target for t in new} for kind, i in kinds if kind in ("name", "place", "object", "quotation")]
+    assert {storyworld.words(story.text)[t.source] for t in new if t.kind == "anything else"} <= {" day"}
 assert sum(ended) > 0.95 * len(ended) > 20
 assert {"Carlos", "Oakhill", "ring", "Bright", "mice"} <= {said[t.source].strip() for t in found}
-assert not [t for t in found if t.kind == "anything else"]
 
 # %% [markdown]
 # Could any change upset the program? Take a word on which nothing depends, such as *foggy*.
@@ -226,10 +212,9 @@ predict(
     },
 )
 
-# %% rows=["S0-2"] deck="It has learned twelve colours, and that all are equally likely"
-caption = "Nobody gave the model the list of colours, nor the rule that all are equally likely."
+# %% rows=["S0-2"] tags=["source-hidden"] deck="It has learned twelve colours, and that all are equally likely"
 title = "Twelve colours, nearly equally likely"
-figures.guesses({"... He had a ___": (guess(opening), exact)}, title=title, caption=caption)
+figures.guesses({"... He had a ___": (guess(opening), exact)}, title=title)
 
 # %%
 text = opening  # try "One", "One sunny morning, shy Mia"
@@ -267,28 +252,20 @@ predict(
     },
 )
 
-# %% deck="Whoever gives, the model says the same"
-panels = {
-    f"... Soon {name} handed the ___": (guess(text), exact_guess(text))
-    for name, text in givers.items()
-}
-caption = "Exactly one colour is possible, and the black mark shows which one. The bars are equal."
-figures.guesses(panels, title="Whoever gives, the model says the same", caption=caption, most=3)
+# %% deck="Exchange the giver, and the model says the same"
+panels = {}
+for name, text in givers.items():
+    panels[f"... Soon {name} handed the ___"] = (guess(text), exact_guess(text))
+figures.guesses(panels, title="Exchange the giver, and the model says the same", most=3)
 
 # %% tags=["source-hidden"] evidence="giver" tried="held-out"
 # Checked: in other stories the giver makes no difference either.
+from tinylm_classroom import exchanged_givers
+
 SEED = 1
-moved = []
-for n in range(30):
-    told = storyworld.words(storyworld.story(torch.Generator().manual_seed(1000 * SEED + n)).text)
-    quotes = [i for i, word in enumerate(told) if '"' in word]
-    head = told[: quotes[1] + 1]
-    names = list(dict.fromkeys(w for w in head if w.strip() in storyworld.CLASSES["name"]))
-    colour = next(w for w in head if w.strip() in storyworld.CLASSES["colour"])
-    one, other = (guess("".join(head) + f" Soon{name} handed the")[colour] for name in names[:2])
-    moved.append(abs(one - other))
-    assert 0.3 < one < 0.7
-assert max(moved) < 0.02
+pairs = exchanged_givers(model, tokenizer, 50, SEED)
+assert max(abs(one - other) for one, other in pairs) < 0.02
+assert 0.45 < sum(one for one, _ in pairs) / 50 < 0.55
 
 # %% [markdown]
 # So the model knows that *blue* or *green* must come, and not whose thing is which. [[giver]] The slip was not bad luck.
@@ -296,7 +273,7 @@ assert max(moved) < 0.02
 # %% [markdown] tags=["note"]
 # **Say.** You now know all that a writer needs: a guess, and a way to choose a word from it. Write the simplest writer, which always takes the most likely word.
 #
-# **Draw.** A box *model* with an arrow to a row of scores, an arrow to one word, and an arrow from the word back to the beginning of the box.
+# **Draw.** None: the trace shows what goes in and what comes out.
 #
 # **Ask.** None: the exercise asks.
 #
@@ -435,14 +412,11 @@ print("words back:", ", ".join(f"{k}: {loss:.2f}" for k, loss in enumerate(count
 
 # %% tags=["source-hidden"] deck="20,000 stories: how many words back should one count?"
 runs = recorded_counting()
-curves = {}
-for n in (2000, 20_000, 100_000):
-    rows = [run["losses"] for run in runs if run["stories"] == n]
-    curves[f"{n:,} stories"] = [sum(column) / len(column) for column in zip(*rows, strict=True)]
+twenty = [sum(column) / 3 for column in zip(*runs[20_000])]
 options = ["one: what is seen more often is surer", "about four", "seven: the more the better"]
 predict(
-    "With 2,000 stories three words back are best. Now somebody counts in ten times as many, 20,000. How many words back are best?",
-    key=lambda: options[(min(range(8), key=curves["20,000 stories"].__getitem__) + 1) // 3],
+    "With 2,000 stories three words back are best. And with ten times as many, 20,000?",
+    key=lambda: options[(twenty.index(min(twenty)) + 1) // 3],
     choices={
         options[0]: "One word says too little: after *the*, half of the dictionary can come.",
         options[1]: "",
@@ -451,36 +425,26 @@ predict(
     because="More words say more, but they were seen less often. Ten times as many stories help by one word.",
 )
 
-# %% tags=["source-hidden"]
+# %% tags=["source-hidden"] deck="Fifty times as many stories help by one word"
 from tinylm_lib import evaluate
 from tinylm_lib.data import every_document
 
 SEED = 7
 stories = storyworld.corpus(100, seed=SEED)
 story_ids = torch.tensor(tokenizer.encode(stories))  # (N)
-
-
-def mean_loss(reader: TransformerLM) -> float:
-    return evaluate(reader, every_document(story_ids, line_end, 32)).nats_per_token
-
-
-shipped_loss, exact_loss = mean_loss(model), -storyworld.log_prob(stories) / len(story_ids)
-levels = {"the model": shipped_loss, "the floor": exact_loss}
-
-# %% deck="Fifty times as many stories, one word more: counting ends there"
-title = "Fifty times as many stories help by one word"
-caption = "Counting is best three or four words back. The model is far below it, near the floor."
-figures.counting(curves, levels, title=title, caption=caption)
+blocks = every_document(story_ids, line_end, 32)
+shipped_loss = evaluate(model, blocks).nats_per_token
+exact_loss = -storyworld.log_prob(stories) / len(story_ids)
+figures.counting(runs, {"the model": shipped_loss, "the floor": exact_loss})
 
 # %% [markdown]
 # Counting ends where beginnings get long, because they are new. [[counting]] The model of section 1 is far below all of that. **The floor** is the loss of the exact reader, who knows everything that can be known; the rest is pure chance. For English nobody knows it.
 
 # %% tags=["source-hidden"] evidence="counting" tried="seeds"
 # Checked: the run above is near the recorded ones, and the best number of words hardly grows.
-best = {n: {min(range(8), key=run["losses"].__getitem__) for run in runs if run["stories"] == n} for n in (2000, 20_000, 100_000)}
+best = {n: {losses.index(min(losses)) for losses in each} for n, each in runs.items()}
 assert best == {2000: {3}, 20_000: {4}, 100_000: {4}}
-recorded = curves["2,000 stories"]
-assert max(abs(a - b) for a, b in zip(counted, recorded, strict=True)) < 0.02
+assert max(abs(a - b) for a, b in zip(counted, runs[2000][0], strict=True)) < 0.02
 
 # %% evidence="paired" tried="seeds" deck="0.02 nats above the best possible loss"
 above = shipped_loss - exact_loss
@@ -492,37 +456,36 @@ assert 0.01 < above < 0.03
 # %% [markdown]
 # ($e$ to the power of the loss is the **perplexity**: a fair choice among so many words has the same loss.) The model is very close to the best possible loss. [[paired]] It now writes 100 stories that begin like the one in section 1.
 
-# %% tags=["source-hidden"] deck="It is 0.02 above the floor. How many of 100 stories are impossible?"
+# %%
+from tinylm_classroom import first_impossible
+
 SEED = 0
 hundred = torch.tensor([tokenizer.encode("\nOne foggy afternoon, careful Carlos")] * 100)  # (B, T)
 chance = torch.Generator().manual_seed(SEED)
 many = generate(model, hundred, 120, stop_ids=[line_end], generator=chance)
 texts = [tokenizer.decode(row.tolist()).strip("\n").split("\n")[0] for row in many]
-lengths = []
-for text in texts:
-    error = storyworld.parse(text).error_at
-    first_wrong = None if error is None else len(storyworld.words(text[:error]))
-    lengths.append((len(storyworld.words(text)), first_wrong))
-n_wrong = sum(wrong is not None for _, wrong in lengths)
+where = first_impossible(texts)
+n_wrong = sum(at is not None for _, at in where)
+
+# %% tags=["source-hidden"] deck="It is 0.02 above the floor. How many of 100 stories are impossible?"
 predict(
     "How many of these 100 stories contain an impossible word?",
     key=lambda: "about 80" if n_wrong > 60 else "about 20" if n_wrong > 10 else "about 2",
     choices={
-        "about 2": "So it seems after such a small loss. But a loss is a mean over all words, and a story has more than a hundred.",
+        "about 2": "A loss is a mean over all words, and a story has more than a hundred.",
         "about 20": "Even that is too few. One wrong word is enough for an impossible story.",
         "about 80": "",
     },
     because="Most words are easy, but in a story the model has to know about three times who has what, and it guesses.",
 )
 
-# %% deck="Four of five stories contain an impossible word"
-caption = "Hardly any mistake comes before the first gift, near word 40: that is when it matters who has what."
-figures.impossible(lengths, title="Four of five stories contain an impossible word", caption=caption)
+# %% tags=["source-hidden"] deck="Four of five stories contain an impossible word"
+figures.impossible(where)
 
 # %% tags=["source-hidden"] evidence="impossible" tried="seeds"
 # Checked: most stories contain an impossible word, and it seldom comes before word 40.
-assert 0.65 * len(lengths) < n_wrong < 0.92 * len(lengths)
-assert sum(wrong < 40 for _, wrong in lengths if wrong is not None) < 0.1 * n_wrong
+assert 65 < n_wrong < 92
+assert sum(at < 40 for _, at in where if at is not None) < 0.1 * n_wrong
 
 # %%
 SEED = 3
@@ -533,7 +496,7 @@ per_story = sum(kind.n_words for kind in hard) / 100
 right = sum(kind.right * kind.n_words for kind in hard) / (100 * per_story)
 print(f"{per_story:.1f} such words in a story, first choice right: {right:.2f}")
 print(f"three of them right: {right:.2f} ** 3 = {right**3:.2f}")
-print(f"stories with an impossible word: {n_wrong} of {len(lengths)}")
+print(f"stories with an impossible word: {n_wrong} of {len(where)}")
 
 # %% [markdown]
 # So the loss is nearly perfect, and four of five stories are wrong. [[impossible]] The loss is a mean over all words, and the hard ones are rare: about three in a story. But a story needs all of them to be right.
@@ -543,7 +506,7 @@ print(f"stories with an impossible word: {n_wrong} of {len(lengths)}")
 #
 # **Draw.** None: the curve draws itself.
 #
-# **Ask.** Read the five texts aloud: "What has it learned between them? What not yet?" The usual order is: common words, pairs of words, whole sentences, names that stay the same.
+# **Ask.** None: read the five texts aloud. The usual order is: common words, pairs of words, whole sentences, names that stay the same.
 #
 # **Usual answers.**
 # - *Below the floor, if it trains long enough* (`below the floor`): No model gets there, except by luck on a few stories.
@@ -558,13 +521,15 @@ print(f"stories with an impossible word: {n_wrong} of {len(lengths)}")
 # ## 6. Watch one learn
 # Where did the model learn all this? A smaller one now learns before your eyes. It starts with random numbers as its **parameters**. In each step it reads eight pieces of text, guesses every next word, and moves each parameter a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
 
-# %% tags=["source-hidden"]
+# %%
 from tinylm_lib import TrainConfig, preset, train
 from tinylm_lib.data import RandomWindows
 from tinylm_lib.training import build_optimizer
 
 SEED = 0
-recipe = TrainConfig(total_steps=90, batch_size=8, seq_len=128, matrix_lr=5e-3, precision="fp32", seed=SEED)
+recipe = TrainConfig(
+    total_steps=90, batch_size=8, seq_len=128, matrix_lr=5e-3, precision="fp32", seed=SEED
+)
 read = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(1500, seed=SEED)))
 starts = (read == line_end).nonzero()[:, 0]
 batches = RandomWindows(read, recipe.batch_size, recipe.seq_len, recipe.seed, starts=starts)
@@ -591,13 +556,13 @@ show_text({f"after {n} steps": f"{text[36:176]} ..." for n, text in texts.items(
 # (Your texts may differ a little.) Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
 
 # %% tags=["source-hidden"] deck="90 steps, 900 stories: is it better than counting in 20,000?"
-small_loss = mean_loss(small)
+small_loss = evaluate(small, blocks).nats_per_token
 readers = storyworld.entropies(tokenizer, n_stories=2000)
 levels = {
     "knows nothing": math.log(tokenizer.vocab_size),
     "how common": readers.unigram,
     "one word back": readers.bigram,
-    "counting": min(curves["20,000 stories"]),
+    "counting": min(twenty),
     "the floor": exact_loss,
 }
 ranges = ["above one word back", "between one word back and counting", "between counting and the floor", "below the floor"]
@@ -613,12 +578,11 @@ predict(
     },
 )
 
-# %% deck="In 90 steps it does better than counting"
-title = "In 90 steps it does better than counting"
-caption = "Each dot marks the first step below a dotted line. Grey: single steps; blue: mean of five."
-figures.learning(losses, levels, title=title, caption=caption)
+# %% tags=["source-hidden"] deck="In 90 steps it does better than counting"
+figures.learning(losses, levels)
 
-# %% evidence="learns" tried="seeds"
+# %% tags=["source-hidden"] evidence="learns" tried="seeds"
+# Checked: the small model is better than counting, and worse than the shipped one.
 from tinylm_classroom import learned
 
 print(f"the small model on new stories: {learned(small_loss, 1.2, 1.41)} nats per token")
@@ -644,20 +608,13 @@ assert exact_loss < shipped_loss < small_loss < levels["counting"] < readers.big
 
 # %% [markdown]
 # ## How the series works
-# Lessons 01 to 04 build the small parts, 05 to 10 the model, 11 to 15 what makes it learn and write fast, and 16 to 20 look inside, repair it, and end with a model of your own. Later lessons import what you have built. You work on copies in the folder `work/`: nothing that you have changed is ever overwritten. This is your map:
+# Lessons 01 to 04 build the small parts, 05 to 10 the model, 11 to 15 what makes it learn and write fast, and 16 to 20 look inside, repair it, and end with a model of your own. Later lessons import what you have built. You work on copies in the folder `work/`: nothing that you have changed is ever overwritten. Below are a report on your machine, in which every line should say *ok* (if a line says *fix*, the arrow below it shows how), and your map:
 
-# %% rows=["S0-3", "S4-1"]
-from tinylm_classroom import progress
-
-progress()
-
-# %% [markdown]
-# Is your machine ready? Every line should say *ok*; if a line says *fix*, the arrow below it shows how.
-
-# %%
-from tinylm_classroom import doctor
+# %% tags=["source-hidden"] rows=["S0-3", "S4-1"]
+from tinylm_classroom import doctor, progress
 
 print(doctor.report(doctor.checkup()))
+progress()
 
 # %% [markdown] tags=["note"]
 # **Say.** A program that does nothing but guess the next word can write a story, remember a saying, and still not know who has the ring.
@@ -679,7 +636,7 @@ print(doctor.report(doctor.checkup()))
 # - A language model is a function from a text to a probability for every possible next token. The probabilities sum to 1. [[distribution]]
 # - To write, a program chooses a token by these probabilities, appends it to the text, and asks the model again. [[greedy-library]]
 # - To find out what a program uses, change something and measure again: the shipped model uses earlier names, places, things and sayings. [[threads]]
-# - It does not know who has what: whoever gives, it expects the same. [[giver]]
+# - It does not know who has what: if the giver is exchanged, it expects the same. [[giver]]
 # - The loss of a word is $-\ln p$. The shipped model is 0.02 nats above the lowest possible mean loss. [[paired]]
 # - And yet about four of five of its stories contain an impossible word. [[impossible]]
 # - Counting words is best a few words back, and fifty times as many stories move that by one word. [[counting]]

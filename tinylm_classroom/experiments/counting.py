@@ -5,7 +5,6 @@ with back-off to fewer words where they are new.
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,8 +58,12 @@ def _padded(ids: Tensor, line_end: int, most: int) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def recorded_counting() -> list[dict[str, Any]]:
-    """What `tools/counting.py` has measured: for each run its stories, its seed, and by how many
-    words back the mean losses and their standard errors, nats per token.
+def recorded_counting() -> dict[int, list[list[float]]]:
+    """What `tools/counting.py` has measured: for so many stories the losses of each run by the
+    number of words back, in nats per token.
     """
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["runs"]
+    text = Path(__file__).with_suffix(".toml").read_text("utf-8")
+    found: dict[int, list[list[float]]] = {}
+    for run in tomllib.loads(text)["runs"]:
+        found.setdefault(run["stories"], []).append(run["losses"])
+    return found
