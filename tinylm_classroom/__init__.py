@@ -34,9 +34,12 @@ PLACES = {
     "views.watch": ("watch",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
+    "experiments.counting": ("counting_losses", "recorded_counting"),
+    "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": ("heads_that_find",),
     "experiments.things": ("said_twice", "two_things"),
     "experiments.sizes": ("sizes_and_surest",),
+    "experiments.threads": ("find_threads",),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -53,6 +56,7 @@ MODULES = {
     "looking": "pictures.looking",
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
+    "start_figures": "pictures.start",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

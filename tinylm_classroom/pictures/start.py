@@ -1,0 +1,308 @@
+"""The pictures of lesson 00: the threads of a story, guesses, readers who count, stories with an
+impossible word, and a model that learns.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
+
+from tinylm_lib.storyworld import words
+
+from ..display.figures import axes, display, drawing, unframed
+from ..display.theme import INK, QUIET, SERIES
+
+_LETTERS = 66  # of a line of the story
+_WORD_POINTS = 18.5
+_MOST_BARS = 12
+_MARKS = (".", ",", '"', ' "')
+_THREAD_COLORS = dict(zip(("people", "places", "things", "the saying"), SERIES, strict=False))
+_LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
+
+
+def threads(
+    story: str,
+    found: Sequence[tuple[int, int, str, float]],
+    kinds: Sequence[str] = tuple(_THREAD_COLORS),
+    *,
+    title: str,
+    word: str = "",
+    impossible: int | None = None,
+) -> None:
+    """Shows a story with a thread from each word to the later words that the model expects because
+    of it.
+
+    found: (source, target, kind, lost), words counted from 0. kinds: of which threads are drawn.
+    word: only the threads that begin with it. impossible: the position of a word in a black box.
+    """
+    said = words(story)
+    shown = [each for each in found if each[2] in kinds and word in ("", said[each[0]].strip())]
+    places = _places(said)
+    with drawing(11.4, 6.2, axes_grid=False) as figure:
+        ax = figure.subplots()
+        grounds = {target: _THREAD_COLORS[kind] for _, target, kind, _ in shown}
+        if impossible is not None:
+            grounds[impossible] = INK
+        sources = {source for source, *_ in shown}
+        sources |= {i for i, each in enumerate(said) if word and each.strip() == word}
+        for i, each in enumerate(said):
+            _draw_word(ax, each.strip(), places[i], grounds.get(i), i in sources)
+        for source, target, kind, lost in shown:
+            ends = [
+                (places[i][0] + len(said[i].strip()) / 2, places[i][1]) for i in (source, target)
+            ]
+            _draw_thread(ax, *ends, lost, _THREAD_COLORS[kind])
+        for kind in kinds:
+            ax.plot([], [], color=_THREAD_COLORS[kind], linestyle="-", linewidth=6, label=kind)
+        if impossible is not None:
+            ax.plot([], [], "s", color=INK, markersize=17, label="impossible")
+        where = {"loc": "outside lower center", "ncols": 5, "frameon": False}
+        figure.legend(fontsize=18, handlelength=1.6, **where)
+        limits = {"xlim": (-0.8, _LETTERS + 1), "ylim": (places[-1][1] + 0.7, -0.5)}
+        ax.set(xticks=[], yticks=[], ylabel=" ", **limits)
+        ax.set_title(title, size=24)
+        ax.set_xlabel(
+            "a thread: change its first word, and its last is no longer expected", size=18
+        )
+        unframed(ax)
+    pairs = [(said[source].strip(), said[target].strip()) for source, target, *_ in shown]
+    listed = ", ".join(f"{first} to {last}" for first, last in pairs) or "none"
+    table = {"changed": ["none"], "later word": ["none"], "lost": ["-"]}
+    if pairs:
+        table = {
+            "changed": [first for first, _ in pairs],
+            "later word": [last for _, last in pairs],
+            "lost": [each[3] for each in shown],
+        }
+    caption = (
+        "Each thread is an experiment: we change the word at its beginning, and the word at its "
+        "end loses at least 40 percentage points of its probability."
+    )
+    display(
+        figure,
+        alt=f"{title}. Threads in a story: {listed}.",
+        caption=caption,
+        table=table,
+        digits=2,
+    )
+
+
+def _places(said: Sequence[str]) -> list[tuple[int, int]]:
+    """Where each word begins: its column and its line. A mark stays on the line of its word."""
+    places = []
+    column = 0
+    line = 0
+    for i, word in enumerate(said):
+        marks = [len(mark) for mark in said[i + 1 : i + 3] if mark in _MARKS]
+        column += word.startswith(" ") and column > 0
+        if column + len(word.strip()) + sum(marks) > _LETTERS:
+            column = 0
+            line += 1
+        places.append((column, line))
+        column += len(word.strip())
+    return places
+
+
+def _draw_word(
+    ax: Axes, word: str, place: tuple[int, int], ground: str | None, is_source: bool
+) -> None:
+    column, line = place
+    if ground:
+        style = {"boxstyle": "round,pad=0,rounding_size=0.12", "fc": ground, "ec": ground}
+        corner = (column - 0.15, line - 0.26)
+        ax.add_patch(FancyBboxPatch(corner, len(word) + 0.3, 0.52, zorder=3, **style))
+    strong = ground or is_source
+    style = {"family": "monospace", "size": _WORD_POINTS, "weight": "bold" if strong else "normal"}
+    style["color"] = INK if is_source else QUIET
+    if ground:
+        style["color"] = "white"
+    for i, letter in enumerate(word):
+        where = {"ha": "center", "va": "center_baseline", "zorder": 4}
+        ax.text(column + i + 0.5, line, letter, **where, **style)
+
+
+def _draw_thread(
+    ax: Axes, start: tuple[float, float], end: tuple[float, float], lost: float, color: str
+) -> None:
+    """A curve from below one word to another, thicker where more probability is lost."""
+    x1, x2 = start[0], end[0]
+    y1 = start[1] + 0.27
+    if start[1] == end[1]:
+        curve = [(x1, y1), (x1, y1 + 0.3), (x2, y1 + 0.3), (x2, y1)]
+    else:
+        y2 = end[1] - 0.27
+        bend = max(0.3, (y2 - y1) / 2)
+        curve = [(x1, y1), (x1, y1 + bend), (x2, y2 - bend), (x2, y2)]
+    path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
+    line = {"fc": "none", "ec": color, "lw": 1 + 6 * lost, "alpha": 0.8, "capstyle": "round"}
+    ax.add_patch(PathPatch(path, zorder=2, **line))
+
+
+def guesses(
+    panels: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]],
+    *,
+    title: str,
+    most: int = _MOST_BARS,
+) -> None:
+    """Shows for each text the most probable next words of a model as bars and the exact
+    probabilities as marks: {text: (of the model, exact)}, each {word: probability}.
+    """
+    caption = "Bars: the model. Black marks: the exact probabilities, from the rules of StoryWorld."
+    chosen = {}
+    for text, (model, exact) in panels.items():
+        best = sorted(model, key=model.__getitem__, reverse=True)[:most]
+        chosen[text] = [(word, model[word], exact.get(word, 0.0)) for word in best]
+    n_bars = sum(map(len, chosen.values()))
+    with drawing(10.2, 1.5 + 0.36 * n_bars + 0.75 * len(chosen), axes_grid=False) as figure:
+        heights = [len(rows) + 1 for rows in chosen.values()]
+        every = figure.subplots(len(chosen), sharex=True, squeeze=False, height_ratios=heights)[
+            :, 0
+        ]
+        for ax, (text, rows) in zip(every, chosen.items(), strict=True):
+            places = range(len(rows))
+            ax.barh(
+                places, [p for _, p, _ in rows], height=0.62, color=SERIES[0], label="the model"
+            )
+            mark = {"marker": "|", "s": 420, "linewidths": 5, "color": INK, "zorder": 3}
+            ax.scatter([p for *_, p in rows], places, label="exact", clip_on=False, **mark)
+            ax.set_yticks(places, [word.strip() or "line end" for word, *_ in rows], size=17)
+            ax.set_title(text, size=18, loc="left", weight="normal")
+            ax.tick_params(labelsize=17, length=0)
+            ax.invert_yaxis()
+            ax.set_xlim(0)
+        every[-1].set_xlabel("probability of the next word", size=18)
+        every[0].set_ylabel(" ")
+        figure.suptitle(title, size=23, weight="bold")
+        where = {"loc": "outside lower center", "ncols": 2, "frameon": False}
+        figure.legend(*every[0].get_legend_handles_labels(), fontsize=18, **where)
+    flat = [(text, *row) for text, rows in chosen.items() for row in rows]
+    columns = dict(zip(("after", "word", "model", "exact"), zip(*flat, strict=True), strict=True))
+    columns["word"] = [word.strip() for word in columns["word"]]
+    alt = f"{title}. " + "; ".join(f"{word} {p:.2f}, exact {q:.2f}" for _, word, p, q in flat)
+    figure.axes[0].set_xlabel(" " if len(chosen) > 1 else figure.axes[0].get_xlabel())
+    display(figure, alt=alt, caption=caption, table=columns, digits=2)
+
+
+def counting(runs: Mapping[int, Sequence[Sequence[float]]], levels: Mapping[str, float]) -> None:
+    """Shows the loss of readers who count in so many stories, the mean of some runs, by how many
+    words they look back, and the losses of others as dotted lines.
+    """
+    title = "Fifty times as many stories help by one word"
+    caption = (
+        "The losses of readers who count, with the smallest of each. Counting is best three or "
+        "four words back. The model is far below it, near the floor."
+    )
+    curves = {}
+    for n, rows in runs.items():
+        curves[f"{n:,} stories"] = [sum(each) / len(each) for each in zip(*rows, strict=True)]
+    with axes(title, "words that the reader looks back", "loss in nats per token", (10.6, 5.6)) as (
+        figure,
+        ax,
+    ):
+        for color, (name, losses) in zip(SERIES, curves.items(), strict=False):
+            back = list(range(1, len(losses)))
+            ax.plot(back, losses[1:], "-o", color=color, linewidth=3, markersize=8)
+            ax.text(back[-1] + 0.12, losses[-1], name, color=color, va="center", size=18)
+            best = min(back, key=losses.__getitem__)
+            text = f"{losses[best]:.2f}"
+            ax.annotate(text, (best, losses[best]), (0, -24), textcoords="offset points",
+                        ha="center", size=18, color=color, weight="bold")  # fmt: skip
+        _draw_levels(ax, levels, len(losses) - 1 + 0.12)
+        ax.set(xlim=(0.8, len(losses) - 1), ylim=(0.5, 2.25), xticks=back)
+        _large(ax, title)
+    every = {name: list(map(float, losses[1:])) for name, losses in curves.items()}
+    alt = f"{title}. " + "; ".join(
+        f"{name}: {', '.join(f'{x:.2f}' for x in losses)}" for name, losses in every.items()
+    )
+    display(figure, alt=alt, caption=caption, table={"words back": back, **every}, digits=3)
+
+
+def _draw_levels(ax: Axes, levels: Mapping[str, float], right: float) -> None:
+    """Dotted lines with their names at the right, above one another where they would overlap."""
+    for level in levels.values():
+        ax.axhline(level, **_LEVEL)
+    gap = 0.065 * (ax.get_ylim()[1] - ax.get_ylim()[0])
+    below = -gap
+    for name, level in sorted(levels.items(), key=lambda each: each[1]):
+        below = max(level, below + gap)
+        ax.text(right, below, f"{name} {level:.2f}", va="center", size=18, color=QUIET)
+
+
+def _large(ax: Axes, title: str) -> None:
+    ax.set_title(title, size=23)
+    ax.tick_params(labelsize=17)
+    ax.xaxis.label.set_size(18)
+    ax.yaxis.label.set_size(18)
+
+
+def impossible(stories: Sequence[tuple[int, int | None]]) -> None:
+    """Shows each story as a line of its words, marked where its first impossible word is: (words,
+    position of that word or None).
+    """
+    title = "Four of five stories contain an impossible word"
+    caption = (
+        "The first mistake is seldom before word 40. There the first gift begins, and it matters "
+        "who has what."
+    )
+    order = sorted(stories, key=lambda each: (each[1] is None, each[1] or each[0]))
+    with axes(title, "words of the story", " ", (10.6, 6.2)) as (figure, ax):
+        for y, (length, wrong) in enumerate(order):
+            color = SERIES[0] if wrong is None else "#c9d1d9"
+            ax.plot([0, length], [y, y], "-", color=color, linewidth=4, solid_capstyle="butt")
+        wrong = [(at, y) for y, (_, at) in enumerate(order) if at is not None]
+        if wrong:
+            ax.plot(*zip(*wrong, strict=True), "s", color=SERIES[1], markersize=8, zorder=3)
+        ax.plot([], [], "s", color=SERIES[1], markersize=10, label="its first impossible word")
+        ax.plot([], [], "-", color=SERIES[0], linewidth=4, label="no impossible word")
+        where = {"loc": "outside lower center", "ncols": 2, "frameon": False}
+        figure.legend(fontsize=18, **where)
+        ax.set(ylim=(len(order), -1), xlim=(0, None), yticks=[])
+        ax.set_ylabel(f"{len(order)} stories", size=18)
+        ax.grid(visible=False)
+        _large(ax, title)
+    positions = ["none" if at is None else str(at) for _, at in order]
+    alt = f"{title}. {len(wrong)} of {len(order)} lines, one for each story, have a mark."
+    numbered = list(range(1, len(order) + 1))
+    table = {"story": numbered, "first impossible word at": positions}
+    display(figure, alt=alt, caption=caption, table=table)
+
+
+def learning(losses: Sequence[float], levels: Mapping[str, float]) -> None:
+    """Shows the loss over the steps of a training, on a logarithmic scale, with the mean of five
+    steps and dotted lines to compare with.
+    """
+    title = f"In {len(losses)} steps it does better than counting"
+    caption = (
+        "Each dot marks the first step below a dotted line. Grey: single steps; blue: mean of five."
+    )
+    n = len(losses)
+    smooth = []
+    for i in range(n):
+        half = min(i, 2)
+        near = losses[i - half : i + half + 1]
+        smooth.append(sum(near) / len(near))
+    steps = list(range(1, n + 1))
+    with axes(title, "step, on a logarithmic scale", "loss in nats per token", (10.6, 5.8)) as (
+        figure,
+        ax,
+    ):
+        ax.plot(steps, losses, "-", color=QUIET, linewidth=1.2)
+        ax.plot(steps, smooth, "-", color=SERIES[0], linewidth=4)
+        ax.set(xscale="log", xlim=(0.9, n), ylim=(0, 6.6))
+        _draw_levels(ax, levels, n * 1.06)
+        for level in levels.values():
+            passed = [place for place in zip(steps, smooth, strict=True) if place[1] < level][:1]
+            if passed:
+                ax.plot(*passed[0], "o", color=SERIES[1], markersize=13)
+        marked = [step for step in (1, 2, 5, 10, 20, 50, 90) if step <= n]
+        ax.set_xticks(marked, marked)
+        ax.minorticks_off()
+        _large(ax, title)
+    shown = [i for i in (0, 4, 9, 19, 39, 59, 89) if i < n]
+    table = {"step": [steps[i] for i in shown], "loss, mean of five": [smooth[i] for i in shown]}
+    alt = (
+        f"{title}. The loss falls over {n} steps and passes some of the dotted lines: "
+        f"{', '.join(levels)}."
+    )
+    display(figure, alt=alt, caption=caption, table=table, digits=2)
