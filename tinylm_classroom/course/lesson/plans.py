@@ -19,7 +19,10 @@ WORDS_PER_MINUTE = 130
 # the library's code.
 CALLS = {"predict": 2.0, "control": 2.0, "trace": 1.0, "show": 1.0}
 FIGURE = 1.0
+STEP = 0.5  # third edition: the same picture again, changed or grown
+DRAWN = re.compile(r"(?:plt|looking|matching|(?:\w+_)?figures)\.\w+")
 VIEW = 2.0
+VIEWS = {2: re.compile(r"\w+_view"), 3: re.compile(r"\w+_view|watch|what_if")}
 CODE = {2: 0.25, 3: 0.5}  # by edition
 PLUMBING = {"exercise", "check", "solution"}
 
@@ -42,6 +45,7 @@ def parts(cells: Sequence[Cell]) -> list[Part]:
     """The sections of a lesson, each followed by its exercises, from the title on."""
     edition = cells[0].meta.get("edition", 2)
     homework = PLANS[edition >= 3]
+    drawn: set[str] = set()
     found: list[Part] = []
     names = [""]
     groups = [[]]
@@ -59,7 +63,7 @@ def parts(cells: Sequence[Cell]) -> list[Part]:
             (cell.meta["plan"] for cell in group if "plan" in cell.meta and not cell.tags),
             default=PLANS[0],
         )
-        minutes = sum(_minutes(cell, CODE[edition]) for cell in group)
+        minutes = sum(_minutes(cell, edition, drawn) for cell in group)
         if edition >= 3:
             minutes += board
             board = 0
@@ -106,7 +110,7 @@ def plan_table(taught: Sequence[Part]) -> str:
     return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
 
 
-def _minutes(cell: Cell, code: float) -> float:
+def _minutes(cell: Cell, edition: int, drawn: set[str]) -> float:
     if (
         cell.meta.get("slide") == "skip"
         or (cell.tags and cell.kind == "markdown")
@@ -122,9 +126,11 @@ def _minutes(cell: Cell, code: float) -> float:
     ]
     minutes = 0.0
     for name in called:
-        minutes += VIEW if name[-1].endswith("_view") else CALLS.get(name[-1], 0.0)
-    if any(name[0] in ("figures", "plt") for name in called):
-        minutes += FIGURE
+        minutes += VIEW if VIEWS[edition].fullmatch(name[-1]) else CALLS.get(name[-1], 0.0)
+    pictures = {".".join(name) for name in called if DRAWN.fullmatch(".".join(name))}
+    if pictures:
+        minutes += FIGURE if pictures - drawn else STEP
+        drawn |= pictures if edition >= 3 else set()
     if "source-hidden" not in cell.tags:
-        minutes += code
+        minutes += CODE[edition]
     return minutes
