@@ -279,7 +279,7 @@ assert not any((train([0.5, 0.8], no_norm, rate).losses < 0.5).any() for rate in
 #
 # **Cut if short.** The lines `n` and `axes`.
 #
-# **Tried.** Exact arithmetic, no seed. The formula was compared with PyTorch's `RMSNorm` on ten random tensors, sizes from 0.000001 to 1,000, in fp32 and fp64.
+# **Tried.** Exact arithmetic, no seed. On 30 random vectors the steps agree with PyTorch's `RMSNorm`, and ten times larger vectors give the same within a hundredth.
 
 # %% [markdown]
 # ## 4. RMSNorm: divide by the size
@@ -510,7 +510,7 @@ for seed in (101, 102, 103):
 #
 # **Cut if short.** The picture.
 #
-# **Tried.** Exact arithmetic: on ten random tensors `LayerNorm` agrees with PyTorch's, and with RMSNorm after the mean is subtracted.
+# **Tried.** Exact arithmetic: on 30 random vectors `LayerNorm` agrees with PyTorch's, and with RMSNorm after the mean is subtracted.
 
 # %% [markdown]
 # ## 6. LayerNorm: the mean goes, too
