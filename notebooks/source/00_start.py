@@ -3,7 +3,7 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python, and what a logarithm is. *Builds* your first writer: a loop around a language model. *Runs* in about 25 s on two cores.
-# *Teaches* in about 45 minutes, plus 10 of exercises.
+# *Teaches* in about 46 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library, `tinylm_lib`, and say why it is there. First we watch one at work. You can read this page as it is, or run it in JupyterLab, where <kbd>Shift</kbd>+<kbd>Enter</kbd> runs a cell. Then you work on a copy of your own, so you cannot break anything.
 
@@ -41,7 +41,7 @@ watch(model, tokenizer)
 #
 # Now it continues a text that we give it, word by word, until the story ends.
 
-# %%
+# %% rows=["S0-1"] deck="One sentence of this story is impossible"
 import torch
 
 from tinylm_classroom import predict, show_text
@@ -57,7 +57,6 @@ def write(writer: TransformerLM, beginning: str, seed: int = 11) -> str:
     return tokenizer.decode(out[0].tolist()).strip()
 
 
-# %% rows=["S0-1"] deck="One sentence of this story is impossible"
 # ESSENTIAL
 written = write(model, "One foggy afternoon, careful Carlos")
 show_text(written)
@@ -126,11 +125,11 @@ ended = []
 for n in range(3):
     story = storyworld.story(torch.Generator().manual_seed(5000 + 3 * SEED + n))
     new = find_threads(model, tokenizer, story.text)
-    kinds = zip(story.kinds, range(len(story.kinds)))
-    ended += [i in {t.target for t in new} for kind, i in kinds if kind in ("name", "place", "object", "quotation")]
+    targets = {t.target for t in new}
+    ended += [i in targets for i, kind in enumerate(story.kinds) if kind in ("name", "place", "object", "quotation")]
     assert {storyworld.words(story.text)[t.source] for t in new if t.kind == "anything else"} <= {" day"}
 assert sum(ended) > 0.95 * len(ended) > 20
-assert {"Carlos", "Oakhill", "ring", "Bright", "mice"} <= {said[t.source].strip() for t in found}
+assert {"Carlos", "Oakhill", "ring", "Bright", "mice"} <= {storyworld.words(written)[t.source].strip() for t in found}
 
 # %% [markdown]
 # Could any change upset the program? Take a word on which nothing depends, such as *foggy*.
@@ -167,7 +166,7 @@ what_if(model, tokenizer, "\nOne foggy afternoon, careful Noah came to Hillcrest
 
 # %% [markdown] deck="A guess is a probability for every token"
 # ## 3. One guess
-# To the model each word is a number, its **id**. What it reads one at a time is called a **token**: here that is a word, a mark or a line end. A guess is a **probability for every token** that it knows. All of them together are called a **distribution**.
+# To the model each word is a number, its **id**. What it reads one at a time is called a **token**: here that is a word, a mark or a line end. A guess is a **probability for every token** that it knows. All of them together are called a **distribution**. StoryWorld is a program, too, and knows the exact probabilities.
 
 
 # %%
@@ -183,11 +182,6 @@ def guess(text: str) -> dict[str, float]:
     return {tokenizer.decode([i]): p for i, p in enumerate(probs.tolist())}
 
 
-# %% [markdown]
-# StoryWorld is a program, too, and knows exactly how probable each next word is.
-
-
-# %%
 def exact_guess(text: str) -> dict[str, float]:
     """The words that StoryWorld can write next, each with its probability."""
     reader = storyworld.Reader()
@@ -252,7 +246,7 @@ predict(
     },
 )
 
-# %% deck="Exchange the giver, and the model says the same"
+# %% tags=["source-hidden"] deck="Exchange the giver, and the model says the same"
 panels = {}
 for name, text in givers.items():
     panels[f"... Soon {name} handed the ___"] = (guess(text), exact_guess(text))
@@ -304,6 +298,8 @@ trace_model(model, opening_ids, blocks=0)
 # - `model(ids)` returns scores of shape (1, T, V): for each position a row with a score for each of V tokens. The row of the *last* position belongs to the next token.
 # - `scores.argmax(-1)` gives the index of the highest number along the last axis, and `keepdim=True` keeps that axis with size 1.
 # - `torch.cat((a, b), dim=1)` appends b to a. Both must have two axes: `scores[:, -1:]` keeps the axis of positions, `scores[:, -1]` drops it.
+#
+# Until you try, the check says *not attempted yet*, and the lesson still runs to its end. A check does not only say *wrong*: it says which mistake it looks like. `hint` gives you hints, and `keep` saves what has passed for later lessons.
 
 
 # %% tags=["exercise"] name="continue_greedily" minutes=10 difficulty=2 deck="Score, take the highest, append: your first writer"
@@ -324,9 +320,6 @@ def continue_greedily(model, ids, n):
 # %% tags=["check"]
 if check("continue_greedily", continue_greedily).passed:
     keep("continue_greedily", continue_greedily)
-
-# %% [markdown]
-# Until you try, the check says *not attempted yet*, and the lesson still runs to its end. A check does not only say *wrong*: it says which mistake it looks like. `hint` gives you hints, the smallest first. `keep` saves a function that has passed, and later lessons build their models with your parts.
 
 # %%
 hint("continue_greedily")
@@ -362,8 +355,8 @@ replaced = opening_ids.clone()
 replaced[0, position] = tokenizer.ids[" Mia"]
 with torch.no_grad():
     difference = (model(opening_ids) - model(replaced)).abs().amax(-1)[0]  # (T)
-for i, moved_by in zip(opening_ids[0].tolist(), difference.tolist()):
-    print(f"{tokenizer.decode([i])!r}: the guess {'changes' if moved_by > 1e-3 else 'stays'}")
+for i, change in zip(opening_ids[0].tolist(), difference.tolist(), strict=True):
+    print(repr(tokenizer.decode([i])), "changes" if change > 1e-3 else "stays")
 assert difference[:position].max() < 1e-3 < difference[position]
 
 # %% [markdown] deck="Causal: a guess never depends on a later word"
@@ -403,16 +396,14 @@ from tinylm_classroom import counting_losses, recorded_counting
 
 SEED = 0
 line_end = tokenizer.ids["\n"]
-read, fresh = (
-    torch.tensor(tokenizer.encode(storyworld.corpus(n, seed=seed)))
-    for n, seed in ((2000, SEED), (500, 7))
-)
+read = torch.tensor(tokenizer.encode(storyworld.corpus(2000, seed=SEED)))
+fresh = torch.tensor(tokenizer.encode(storyworld.corpus(500, seed=7)))
 counted = counting_losses(read, fresh, line_end).mean(1).tolist()
 print("words back:", ", ".join(f"{k}: {loss:.2f}" for k, loss in enumerate(counted)))
 
 # %% tags=["source-hidden"] deck="20,000 stories: how many words back should one count?"
 runs = recorded_counting()
-twenty = [sum(column) / 3 for column in zip(*runs[20_000])]
+twenty = [sum(column) / 3 for column in zip(*runs[20_000], strict=True)]
 options = ["one: what is seen more often is surer", "about four", "seven: the more the better"]
 predict(
     "With 2,000 stories three words back are best. And with ten times as many, 20,000?",
@@ -432,8 +423,7 @@ from tinylm_lib.data import every_document
 SEED = 7
 stories = storyworld.corpus(100, seed=SEED)
 story_ids = torch.tensor(tokenizer.encode(stories))  # (N)
-blocks = every_document(story_ids, line_end, 32)
-shipped_loss = evaluate(model, blocks).nats_per_token
+shipped_loss = evaluate(model, every_document(story_ids, line_end, 32)).nats_per_token
 exact_loss = -storyworld.log_prob(stories) / len(story_ids)
 figures.counting(runs, {"the model": shipped_loss, "the floor": exact_loss})
 
@@ -448,15 +438,15 @@ assert max(abs(a - b) for a, b in zip(counted, runs[2000][0], strict=True)) < 0.
 
 # %% evidence="paired" tried="seeds" deck="0.02 nats above the best possible loss"
 above = shipped_loss - exact_loss
-print(f"loss on the same 100 stories: exact {exact_loss:.3f}, model {shipped_loss:.3f} nats")
-print(f"perplexity: exact {math.exp(exact_loss):.2f}, model {math.exp(shipped_loss):.2f}")
+print(f"loss on 100 stories: exact {exact_loss:.3f}, model {shipped_loss:.3f} nats")
+print(f"perplexity: {math.exp(exact_loss):.2f}, {math.exp(shipped_loss):.2f}")
 print(f"above the floor by {above:.2f} nats a token")
 assert 0.01 < above < 0.03
 
 # %% [markdown]
 # ($e$ to the power of the loss is the **perplexity**: a fair choice among so many words has the same loss.) The model is very close to the best possible loss. [[paired]] It now writes 100 stories that begin like the one in section 1.
 
-# %%
+# %% tags=["source-hidden"]
 from tinylm_classroom import first_impossible
 
 SEED = 0
@@ -490,8 +480,9 @@ assert sum(at < 40 for _, at in where if at is not None) < 0.1 * n_wrong
 # %%
 SEED = 3
 chance = torch.Generator().manual_seed(SEED)
-found = storyworld.gaps(model, tokenizer, [storyworld.story(chance) for _ in range(100)])
-hard = [found["owner"], found["colour"]]  # words that depend on who or what has something
+hundred_new = [storyworld.story(chance) for _ in range(100)]
+found = storyworld.gaps(model, tokenizer, hundred_new)
+hard = [found["owner"], found["colour"]]  # they depend on who or what has something
 per_story = sum(kind.n_words for kind in hard) / 100
 right = sum(kind.right * kind.n_words for kind in hard) / (100 * per_story)
 print(f"{per_story:.1f} such words in a story, first choice right: {right:.2f}")
@@ -527,16 +518,14 @@ from tinylm_lib.data import RandomWindows
 from tinylm_lib.training import build_optimizer
 
 SEED = 0
-recipe = TrainConfig(
-    total_steps=90, batch_size=8, seq_len=128, matrix_lr=5e-3, precision="fp32", seed=SEED
-)
+sizes = {"total_steps": 90, "batch_size": 8, "seq_len": 128}
+recipe = TrainConfig(**sizes, matrix_lr=5e-3, precision="fp32", seed=SEED)
 read = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(1500, seed=SEED)))
 starts = (read == line_end).nonzero()[:, 0]
-batches = RandomWindows(read, recipe.batch_size, recipe.seq_len, recipe.seed, starts=starts)
+batches = RandomWindows(read, 8, 128, recipe.seed, starts=starts)
 _ = torch.manual_seed(SEED)
-small = TransformerLM(
-    preset("modern", vocab_size=tokenizer.vocab_size, d_model=64, n_layers=2, n_heads=4)
-)
+V = tokenizer.vocab_size
+small = TransformerLM(preset("modern", vocab_size=V, d_model=64, n_layers=2, n_heads=4))
 
 # %%
 optimizer = build_optimizer(small, recipe)
@@ -556,7 +545,7 @@ show_text({f"after {n} steps": f"{text[36:176]} ..." for n, text in texts.items(
 # (Your texts may differ a little.) Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
 
 # %% tags=["source-hidden"] deck="90 steps, 900 stories: is it better than counting in 20,000?"
-small_loss = evaluate(small, blocks).nats_per_token
+small_loss = evaluate(small, every_document(story_ids, line_end, 32)).nats_per_token
 readers = storyworld.entropies(tokenizer, n_stories=2000)
 levels = {
     "knows nothing": math.log(tokenizer.vocab_size),
@@ -565,7 +554,12 @@ levels = {
     "counting": min(twenty),
     "the floor": exact_loss,
 }
-ranges = ["above one word back", "between one word back and counting", "between counting and the floor", "below the floor"]
+ranges = [
+    "above one word back",
+    "between one word back and counting",
+    "between counting and the floor",
+    "below the floor",
+]
 predict(
     f"The small model has read about {8 * 90 * 128 / len(story_ids) * 100:.0f} stories. Counting in 20,000 stories has a loss of {levels['counting']:.2f} on new ones. And the small model?",
     key=lambda: ranges[sum(small_loss < level for level in list(levels.values())[2:])],
@@ -574,7 +568,9 @@ predict(
         ranges[0]: "Pairs of words are quickly learned. Look at the first steps of the curve.",
         ranges[1]: "Counting has to see the same words again. The model notices that names are alike.",
         ranges[2]: "",
-        ranges[3]: "No model gets there, except by luck on a few stories: the floor is the loss of a reader who knows everything.",
+        ranges[
+            3
+        ]: "No model gets there, except by luck on a few stories: the floor is the loss of a reader who knows everything.",
     },
 )
 
