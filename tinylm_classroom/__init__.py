@@ -37,7 +37,7 @@ PLACES = {
     "experiments.counting": ("counting_losses", "recorded_counting"),
     "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": ("heads_that_find",),
-    "experiments.things": ("said_twice", "two_things"),
+    "experiments.things": ("said_twice", "two_things", "weight_on_next"),
     "experiments.sizes": ("sizes_and_surest",),
     "experiments.threads": ("find_threads",),
     "workshop.build": ("build",),

@@ -3,7 +3,7 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python, and what a logarithm is. *Builds* your first writer: a loop around a language model. *Runs* in about 25 s on two cores.
-# *Teaches* in about 46 minutes, plus 10 of exercises.
+# *Teaches* in about 45 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library, `tinylm_lib`, and say why it is there. First we watch one at work. You can read this page as it is, or run it in JupyterLab, where <kbd>Shift</kbd>+<kbd>Enter</kbd> runs a cell. Then you work on a copy of your own, so you cannot break anything.
 
@@ -166,7 +166,7 @@ what_if(model, tokenizer, "\nOne foggy afternoon, careful Noah came to Hillcrest
 
 # %% [markdown] deck="A guess is a probability for every token"
 # ## 3. One guess
-# To the model each word is a number, its **id**. What it reads one at a time is called a **token**: here that is a word, a mark or a line end. A guess is a **probability for every token** that it knows. All of them together are called a **distribution**. StoryWorld is a program, too, and knows the exact probabilities.
+# To the model each word is a number, its **id**. What it reads one at a time is called a **token**: here that is a word, a mark or a line end. A guess is a **probability for every token** that it knows. All of them together are called a **distribution**. StoryWorld knows the exact probabilities.
 
 
 # %%
@@ -375,7 +375,7 @@ assert difference[:position].max() < 1e-3 < difference[position]
 #
 # **Cut if short.** The loss of some probabilities.
 #
-# **Tried.** Counting (Witten-Bell, 500 new stories, standard error 0.003 to 0.006): 2,000 stories, three seeds: best with three words back, 1.61 to 1.62; 20,000, three seeds: best with four, 1.43, five 1.50; 100,000: best with four, 1.37. Loss above the exact reader: 20 sets of 100 stories, 0.0196 (standard error 0.0002). Impossible stories: 31 of 40 with the seeds 0 to 39; 1,904 of 2,400 with four beginnings and eight seeds: 79 % (standard error 0.8), between 75 % and 82 %. Three chances: 400 stories, 3.0 such words a story, first choice right in 63 %.
+# **Tried.** Counting (Witten-Bell, 500 new stories, standard error 0.003 to 0.006): 2,000 stories, three seeds: best with three words back, 1.61 to 1.62; 20,000, three seeds: best with four, 1.43, five 1.50; 100,000: best with four, 1.37. Loss above the exact reader: 20 sets of 100 stories, 0.0196 (standard error 0.0002). Impossible stories: 31 of 40 with the seeds 0 to 39; 1,904 of 2,400 with four beginnings and two seeds each: 79 % (standard error 0.8), between 75 % and 82 %. Three chances: 400 stories, 3.0 such words a story, first choice right in 63 %.
 
 # %% [markdown] deck="The loss of a word is −ln p"
 # ## 5. How good is a guess?

@@ -3,7 +3,7 @@
 # **How do numbers keep the same size, however many layers they pass?**
 #
 # *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 45 minutes, plus 22 of exercises.
+# *Teaches* in about 44 minutes, plus 22 of exercises.
 
 # %% [markdown] tags=["note"]
 # **Say.** A model passes every vector through many layers. We look at the simplest such chain and ask two questions: how large are the numbers at its end, and can it still learn? Let the class vote on both predictions before you show anything.

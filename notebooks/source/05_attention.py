@@ -3,7 +3,7 @@
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 45 s on two cores.
-# *Teaches* in about 44 minutes, plus 18 of exercises.
+# *Teaches* in about 45 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one sentence. Over its words grows one picture: arcs, keys and a query, scores, weights, the sum of the values, then the rows of all queries, the mask, the weights. Its steps are the deck, so keep a slide until the class has found the row that is new.
@@ -18,8 +18,7 @@
 #
 # **Usual answers.**
 # - *The fan is where it was* (`still at the fan`): It is. But is it still what the last word needs?
-# - *The best one wins completely* (`1`): The exponential of 0 is 1, not 0, and fifteen words have the score 0.
-# - *A score of 4 is not much more than 0* (`about 0.1`): Let the class compute e to the power of 4.
+# - *The best one wins completely* (from the room): The exponential of 0 is 1, not 0, and fifteen words have the score 0.
 # - *Keys and values could be the same vector* (from the room): What would come back then? The last word would fetch *I am the pink thing*, which it knew.
 #
 # **Cut if short.** The comparison with a Python `dict`.
@@ -47,7 +46,7 @@ words = text.replace(".", " .").split()
 ids = torch.tensor([tokenizer.encode("\n" + text)])  # (B, T), after the line end at 0
 last_looks = capture(model, ids).attention(layer=2).weights[0, 0, -1, 1:]  # (S)
 
-# %% deck="Before the guess, it looks at the fan"
+# %% tags=["source-hidden"] deck="Before the guess, it looks at the fan"
 looking.grow("arcs", words, weights=last_looks)
 
 # %% tags=["source-hidden"] deck="Exchange the colours: where does it look?"
@@ -65,7 +64,7 @@ predict(
     because="It looks neither for a position nor for a certain word, but for the pink thing.",
 )
 
-# %% tags=["signature"] deck="It looks for the pink thing, wherever it is"
+# %% tags=["signature", "source-hidden"] deck="It looks for the pink thing, wherever it is"
 looking.looks(model, tokenizer, text, exchanged)
 
 # %% tags=["source-hidden"] evidence="look-moves" tried="held-out"
@@ -96,7 +95,7 @@ labels = {"fan": [2.0, 0.0], "book": [0.0, 2.0]}
 keys = torch.tensor([labels.get(word, [0.0, 0.0]) for word in words])  # (S, 2)
 pink_query = torch.tensor([[2.0, 0.0]])  # (1, 2)
 
-# %% deck="Each word has a key, the last one a query" rows=["S0-21"]
+# %% tags=["source-hidden"] deck="Each word has a key, the last one a query" rows=["S0-21"]
 looking.grow("keys", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
@@ -104,48 +103,36 @@ looking.grow("keys", words, keys=keys, queries=pink_query)
 
 # %%
 pink_scores = keys @ pink_query[0]  # (S, 2) @ (2) -> (S)
+exponentials = pink_scores.exp()  # (S)
+print(f"the exponential of fan's score is {exponentials.max():.1f}, the sum {exponentials.sum():.1f}")
 
-# %% slide="subslide" deck="A score is the dot product of query and key"
+# %% tags=["source-hidden"] slide="subslide" deck="A score is the dot product of query and key"
 looking.grow("scores", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
-# Softmax turns the scores into probabilities (lesson 03): how much of each word is to be fetched? Here they are called **attention weights**.
+# Softmax turns the scores into probabilities (lesson 03): how much of each word is to be fetched? Here they are called **attention weights**. Here *fan* gets 54.6 / 69.6.
 
-# %% tags=["source-hidden"] deck="One 4 among fifteen zeros: which weight?"
-from tinylm_lib.layers import softmax
-
-predict(
-    "`fan` scores 4, the fifteen other words 0. What is the weight of `fan`?",
-    key=lambda: f"about {softmax(pink_scores, dim=0)[words.index('fan')]:.1f}",
-    choices={
-        "1": "Then all others would have 0. But the exponential of 0 is 1, and there are fifteen of them.",
-        "about 0.8": "",
-        "about 0.1": "Then all words would have nearly the same weight. But the exponential of 4 is about 55.",
-    },
-    because="The exponentials are 54.6 for `fan` and 1 for each of the others, and 54.6 / 69.6 is 0.78.",
-)
-
-# %% slide="subslide" deck="Softmax gives fan 0.78, the others a little"
+# %% tags=["source-hidden"] slide="subslide" deck="Softmax gives fan 0.78, the others a little"
 looking.grow("weights", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
 # What comes back? Not the key: *the pink thing* is how *fan* was found, and the last word knew it already. So each word has a third vector, its **value**: what it hands over when it is found. Here the value has three numbers: *person*, *fan*, *book*. The result is the **weighted sum** of all values.
 
 # %%
+from tinylm_lib.layers import softmax
+
 person, fan, book = [1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]
 contents = {"Carlos": person, "Jamal": person, "fan": fan, "book": book}
 values = torch.tensor([contents.get(word, [0, 0, 0]) for word in words])  # (S, 3)
-
-# %% slide="subslide" deck="What comes back is mostly the value of fan"
-looking.grow("values", words, keys=keys, queries=pink_query, values=values)
-
-# %%
 numbers = (2, 0)  # try (0, 2), (2, 2), (1, 0) and (4, 0)
 weights = softmax(keys @ torch.tensor(numbers).float(), dim=0)  # (S)
 fetched = torch.zeros(3)
 for weight, value in zip(weights, values, strict=True):
     fetched += weight * value
 print("person, fan, book:", [round(number, 2) for number in fetched.tolist()])
+
+# %% tags=["source-hidden"] slide="subslide" deck="What comes back is mostly the value of fan"
+looking.grow("values", words, keys=keys, queries=pink_query, values=values)
 
 # %% [markdown] deck="Score, softmax, weighted sum: a soft lookup"
 # **Score, softmax, weighted sum**: that is attention for one query. As you have seen, the *direction* of a query decides what it finds, and its *length* how sharply. [[direction-and-length]]
@@ -193,7 +180,7 @@ wanted = {"pink": [2.0, 0.0], "gray": [0.0, 2.0]}
 queries = torch.tensor([wanted.get(word, [0.0, 0.0]) for word in words])  # (T, 2)
 scores = queries @ keys.mT  # (T, 2) @ (2, S) -> (T, S); .mT swaps the last two axes
 
-# %% deck="All words ask at once: a row is now a square"
+# %% tags=["source-hidden"] deck="All words ask at once: a row is now a square"
 looking.grow("matrix", words, keys=keys, queries=queries)
 
 # %% [markdown]
@@ -234,7 +221,7 @@ print(tuple(out.shape))
 #
 # Section 5 explains the root. The softmax runs along each row, over the keys. A score is a dot product, so queries and keys have the same number of features, $d_k$. There are as many values as keys, $S$. But $d_v$ is free, and $T$ and $S$ may differ:
 
-# %% rows=["S0-23", "S3-1"] deck="Sides of one colour have one length"
+# %% tags=["source-hidden"] rows=["S0-23", "S3-1"] deck="Sides of one colour have one length"
 matching.shapes(q, k, small_weights, v, out)
 
 # %% [markdown]
@@ -277,13 +264,13 @@ allowed = library.causal_mask(len(words))  # (T, S): you write it below
 masked = scores.masked_fill(~allowed, -math.inf)  # (T, S)
 causal_weights = softmax(masked, dim=-1)  # (T, S)
 
-# %% rows=["S1-19", "S4-23"] deck="What comes later gets minus infinity"
+# %% tags=["source-hidden"] rows=["S1-19", "S4-23"] deck="What comes later gets minus infinity"
 looking.grow("mask", words, keys=keys, queries=queries)
 
 # %% [markdown]
 # `allowed` is a **causal mask**. Row $i$ belongs to query $i$, and in this course True means *allowed*: a position sees itself and everything before it. A forbidden key must get the weight 0, and the other weights must still sum to 1. So a forbidden score becomes $-\infty$, whose exponential is 0, and then comes the softmax. (`masked_fill` writes where its mask is True, so it gets `~allowed`.)
 
-# %% slide="subslide" deck="Each row distributes its 1 over the past"
+# %% tags=["source-hidden"] slide="subslide" deck="Each row distributes its 1 over the past"
 looking.grow("softmax", words, keys=keys, queries=queries)
 
 # %% [markdown]
@@ -447,7 +434,7 @@ n_updates = 150  # try 0, 10, 25 and 50
 _, found = train_lookup(6, shown=3, d_k=4, divide_by=2, n_updates=n_updates)
 print(f"weight on the right thing: {found:.2f}, chance is {1 / 3:.2f}")
 
-# %% deck="Only the answer was given: pink finds pink"
+# %% tags=["source-hidden"] deck="Only the answer was given: pink finds pink"
 matching.scores(*(train_lookup(6, 3, 4, 2, n)[0] for n in (0, 150)))
 
 # %% tags=["source-hidden"] evidence="learned-keys" tried="seeds"
@@ -513,7 +500,7 @@ predict(
     because="The scores begin with a standard deviation of 16, so most keys get hardly any gradient.",
 )
 
-# %% rows=["S0-22"] deck="Divided by the root, it learns at every rate"
+# %% tags=["source-hidden"] rows=["S0-22"] deck="Divided by the root, it learns at every rate"
 matching.found(runs, title="Divided by the root, it learns", chance=1 / 16)
 
 # %% tags=["source-hidden"] evidence="root-learns" tried="seeds"
@@ -525,13 +512,7 @@ for seed in SEEDS:
     assert min(train_lookup(32, 16, d_k, math.sqrt(d_k), 300, seed, 0.01)[1] for d_k in (16, 64)) > 0.95
 
 # %% [markdown]
-# Divided by the root, the scores begin with a standard deviation of 1, whatever $d_k$ is, and training finds the right thing at each rate. Divided by $d_k$ they begin nearly equal, so it learns more slowly at the smallest rate. Undivided, no run learned. [[root-learns]] The reason is not overflow, because softmax subtracts the largest score anyway (lesson 03). And with short queries?
-
-# %%
-n_features = 256  # try 16 and 64
-for name, divide_by in (("not divided", 1), ("by the root", math.sqrt(n_features))):
-    _, found = train_lookup(32, 16, n_features, divide_by, n_updates=300)
-    print(f"{n_features} features, {name}: {found:.2f}")
+# Divided by the root, the scores begin with a standard deviation of 1, whatever $d_k$ is, and training finds the right thing at each rate. Divided by $d_k$ they begin nearly equal, so it learns more slowly at the smallest rate. Undivided, no run learned. [[root-learns]] The reason is not overflow, because softmax subtracts the largest score anyway (lesson 03).
 
 # %% [markdown] tags=["note"]
 # **Say.** Back to the first picture. We know what the last word looks at. Now we forbid single looks and count what breaks. That is how you find out what a part of a model does.
@@ -552,19 +533,19 @@ for name, divide_by in (("not divided", 1), ("by the root", math.sqrt(n_features
 # ## 6. Two looks make a circuit
 # Back to the shipped model. *book* is the same word at the same position in both texts. How can its key know that it is the pink thing now? Our head is one of four attentions that run side by side in layer 2 (lesson 07). **Your task:** go to layer 1, and find the head in which *fan* looks at *pink*, and *book* at *gray*.
 
-# %% deck="Task: which head looks at the colours?"
+# %% tags=["source-hidden"] deck="Task: which head looks at the colours?"
 attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
 
 # %% [markdown]
 # It is head 0. So *book* has looked back itself, in an **earlier layer**, and what it found is in the vector that its key is made from. Both steps, with every look above 0.1:
 
-# %% deck="First the things take up colours, then pink finds its thing"
+# %% tags=["source-hidden"] deck="First the things take up colours, then pink finds its thing"
 looking.looks(model, tokenizer, text, exchanged, earlier=True)
 
 # %% [markdown]
-# In the second text *book* takes up even more gray (0.28) than pink (0.21), which is the wrong colour. Still it matches best, because *fan* cannot have seen any pink at all: *pink* comes after it. Do these looks **matter**? **Your task:** in the view, *fan* may not look at *pink* in layer 1. What does the model guess? Take it back, and forbid the second step: layer 2, head 0, asking word *pink*, forbidden *fan*.
+# In the second text *book* takes up even more gray (0.28) than pink (0.21), which is the wrong colour. Still it matches best, because *fan* cannot have seen any pink. Do these looks **matter**? **Your task:** in the view, *fan* may not look at *pink* in layer 1. What does the model guess? Take it back, and forbid the second step: layer 2, head 0, asking word *pink*, forbidden *fan*.
 
-# %% deck="Task: forbid a look. What is the guess?"
+# %% tags=["source-hidden"] deck="Task: forbid a look. What is the guess?"
 what_if(model, tokenizer, "\n" + text, "forbid 1 0 5 4")
 
 # %% [markdown]
@@ -626,7 +607,7 @@ for what, forbidden in looks_of.items():
     assert "both" not in what or min(counted) > 0.35
 
 # %% [markdown]
-# Without their colours most guesses name the *other* thing: the first thing has lost its colour, but the second has still seen it, so it looks like the right one. If this look is forbidden, too, half of the guesses are right, as by chance. Two heads do the work, and the same looks of other heads make no difference. [[looks-forbidden]] Such a chain of looks is called a **circuit** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
+# Without their colours most guesses name the *other* thing: the first thing has lost its colour, but the second has still seen it, so it looks like the right one. If this look is forbidden, too, half of the guesses are right. Two heads do the work; the same looks of others make no difference. [[looks-forbidden]] Such a chain of looks is called a **circuit** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
 
 # %% [markdown] tags=["note"]
 # **Say.** Our pink head finds the word after an earlier *pink*. That is what an induction head does. Does it do so with every word?
@@ -647,36 +628,24 @@ for what, forbidden in looks_of.items():
 # ## 7. Is it an induction head?
 # The look of the last word ends at the word *after an earlier copy* of it. A head that does this with any words is called an **induction head** ([Olsson et al. 2022](https://arxiv.org/abs/2209.11895)). StoryWorld has a good test: many stories repeat a saying, such as *"Old birds sleep well."* At each word of the second copy, do heads look at the word that came next in the first one? And with the four words in another order, in both copies?
 
-# %%
-from tinylm_classroom import said_twice
-
-
-def on_next(change, seed, n=30):
-    """The weight of each head of layer 2 on the word after the earlier copy (H)."""
-    found = []
-    for story, first, second in said_twice(tokenizer, n, seed):  # (T), begins
-        for at in (first, second):
-            story[at : at + 4] = change(story[at : at + 4])
-        asking = torch.arange(second, second + 3)
-        weights = capture(model, story[None]).attention(layer=2).weights[0]  # (H, T, S)
-        found.append(weights[:, asking, asking - second + first + 1].mean(-1))
-    return torch.stack(found).mean(0)
-
-
 # %% deck="Two heads find the next word of a saying"
+from tinylm_classroom import weight_on_next
+
+# ESSENTIAL
 SEED = 5
 order = [0, 1, 2, 3]  # try [2, 0, 3, 1]
-by_head = on_next(lambda four: four[order], SEED)  # (H)
+by_head = weight_on_next(model, tokenizer, lambda four: four[order], SEED)  # (H)
 print("heads 0 to 3:", [round(weight, 2) for weight in by_head.tolist()])
+# END
 
 # %% tags=["source-hidden"] evidence="bound-to-words" tried="held-out"
 # Checked in three sets of stories: as written, in another order, and with four random words.
 SEEDS = (1, 2, 3)
 known = texts[1].flatten().unique()  # of the things in the texts of section 6
 for seed in SEEDS:
-    as_written = on_next(lambda four: four, seed)
-    mixed = on_next(lambda four: four[[2, 0, 3, 1]], seed)
-    strange = on_next(lambda four: known[four % len(known)], seed)
+    as_written = weight_on_next(model, tokenizer, lambda four: four, seed)
+    mixed = weight_on_next(model, tokenizer, lambda four: four[[2, 0, 3, 1]], seed)
+    strange = weight_on_next(model, tokenizer, lambda four: known[four % len(known)], seed)
     assert as_written[[0, 3]].min() > 0.4 and max(mixed[[0, 3]].max(), strange[[0, 3]].max()) < 0.15
 
 # %% [markdown]

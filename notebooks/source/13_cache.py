@@ -3,7 +3,7 @@
 # **Must writing get slower with every word?**
 #
 # *Needs* lessons 05 to 07, 10 and 12 (`generate`). *Builds* `KVCache` in `cache.py`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 44 minutes, plus 22 of exercises.
+# *Teaches* in about 45 minutes, plus 22 of exercises.
 
 # %% [markdown] tags=["note"]
 # **Say.** The lesson has one idea: keep the keys and values of what was read, because the causal mask guarantees that they never change again. First we count how much a model reads, and how much of that is new.
@@ -358,7 +358,7 @@ for text in stories(range(110, 120), 13).split(1):
 
 # %% [markdown] deck="Your turn: attention with a cache, then the loop that writes"
 # ## 4. Your turn
-# One layer's attention with a cache, for all heads at once (G = H): what `remember` and `attend` did. Write the mask yourself; `causal_mask` is for checking. Do not write into the caches that are given: return new, longer ones, through which gradients can flow.
+# One layer's attention with a cache, for all heads at once (G = H): what `remember` and `attend` did. Write the mask yourself; `causal_mask` is for checking. Return new, longer caches.
 
 
 # %% tags=["exercise"] name="cached_attention" minutes=12 difficulty=3
@@ -398,7 +398,7 @@ hint("cached_attention")
 # writing into the caches that were handed in.
 
 # %% [markdown]
-# `torch.cat` copies all old positions to append one. So the library's `KVCache` takes its memory once, with room for `max_len` positions, and `.length` says how many of them are filled.
+# `torch.cat` copies all old positions to append one. So the library's `KVCache` has room for `max_len` positions from the start, and `.length` says how many are filled.
 
 # %%
 from tinylm_lib import KVCache, TransformerLM, generate, preset
@@ -424,7 +424,7 @@ for way in ways:
         torch.testing.assert_close(logits, right, atol=1e-4, rtol=1e-4)
 
 # %% [markdown]
-# The library's cache and `read_on` give the logits of one reading, wherever we cut a text. [[any-split]] So we can write with them. `read_on` of section 3 is the reader; you write the loop. The prompt is one piece, and after it each new token is one.
+# The library's cache and `read_on` give the logits of one reading, wherever we cut a text. [[any-split]] `read_on` of section 3 is the reader; you write the loop. The prompt is one piece, and after it each new token is one.
 
 
 # %% tags=["exercise"] name="write_with_cache" minutes=10 difficulty=3

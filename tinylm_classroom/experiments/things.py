@@ -1,11 +1,14 @@
 """Texts to test a look with: two things, one of which is asked for, and sayings said twice."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from tinylm_lib import storyworld
+from tinylm_lib import TransformerLM, storyworld
+
+from ..shapes.capture import capture
 
 QUOTE = ' "'
 
@@ -39,6 +42,28 @@ def said_twice(tokenizer: Any, n: int, seed: int) -> list[tuple[Tensor, int, int
         if len(begins) == 2 and len(found) < n:
             found.append((ids, begins[0] + 1, begins[1] + 1))
     return found
+
+
+def weight_on_next(
+    model: TransformerLM,
+    tokenizer: Any,
+    change: Callable[[Tensor], Tensor],
+    seed: int,
+    n: int = 30,
+) -> Tensor:
+    """What each head of layer 2 gives to the word that came next in the first of two equal sayings,
+    at the words of the second one: the mean over n stories (H).
+
+    change: makes of the four words of a saying (4) those that are put in its place, both times.
+    """
+    found = []
+    for story, first, second in said_twice(tokenizer, n, seed):
+        for at in (first, second):
+            story[at : at + 4] = change(story[at : at + 4])
+        asking = torch.arange(second, second + 3)
+        weights = capture(model, story[None]).attention(layer=2).weights[0]  # (H, T, S)
+        found.append(weights[:, asking, asking - second + first + 1].mean(-1))
+    return torch.stack(found).mean(0)
 
 
 def _two(kind: str, generator: Generator) -> list[str]:
