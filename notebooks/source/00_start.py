@@ -544,7 +544,7 @@ show_text({f"after {n} steps": f"{text[36:176]} ..." for n, text in texts.items(
 # %% [markdown]
 # (Your texts may differ a little.) Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
 
-# %% tags=["source-hidden"] deck="90 steps, 900 stories: is it better than counting in 20,000?"
+# %% tags=["source-hidden"]
 small_loss = evaluate(small, every_document(story_ids, line_end, 32)).nats_per_token
 readers = storyworld.entropies(tokenizer, n_stories=2000)
 levels = {
@@ -560,6 +560,8 @@ ranges = [
     "between counting and the floor",
     "below the floor",
 ]
+
+# %% tags=["source-hidden"] deck="90 steps, 900 stories: is it better than counting in 20,000?"
 predict(
     f"The small model has read about {8 * 90 * 128 / len(story_ids) * 100:.0f} stories. Counting in 20,000 stories has a loss of {levels['counting']:.2f} on new ones. And the small model?",
     key=lambda: ranges[sum(small_loss < level for level in list(levels.values())[2:])],
