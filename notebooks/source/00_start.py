@@ -27,10 +27,10 @@
 # A **language model** is a program that continues a text. This one has read short stories from a made-up world, *StoryWorld*, and nothing else. Press **Write** and watch it. Then type a beginning of your own, such as *One sunny morning, shy Mia*.
 
 # %% deck="Press Write, or type a beginning of your own"
-# ESSENTIAL
 from tinylm_classroom import watch
 from tinylm_lib.pretrained import load_pretrained
 
+# ESSENTIAL
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 watch(model, tokenizer)
