@@ -347,7 +347,7 @@ for row in (few, few + 50, -few):
 # With the mean the third score is still too large. With the maximum the probabilities are right, and where the simple formula works, both agree.
 
 # %% [markdown] slide="skip"
-# Here is all of it at once, for the six highest scores only, so each of them gets more than before. Change the temperature, move a score, and add to all scores until the simple formula breaks.
+# Here is all of it at once, for the six highest scores only, so each of them gets more than before. Drag a score, change the temperature, and add to all scores until the simple formula breaks.
 
 # %% slide="skip"
 from tinylm_classroom import softmax_view

@@ -145,7 +145,7 @@ noted = noting(run, model, history, distances)
 await rewards_view(noted, tokenizer, total_steps=16, expected={8: (0.2, 0.6), 16: (0.35, 0.85)})
 
 # %% [markdown]
-# The reward rises, and the model moves away from its start. Move the handle and look for the first mistake of each story.
+# The reward rises, and the model moves away from its start. Move the handle back and see where the stories first go wrong.
 
 # %% slide="skip"
 right_part = torch.stack([update.rewards.mean() for update in history])  # (16)

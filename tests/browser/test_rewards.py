@@ -67,6 +67,11 @@ def stored(sample) -> dict:
     return found["data"]
 
 
+def verdict(worth: float, before: str, wrong: str) -> str:
+    place = len(before.split()) + 1
+    return f"✗ reward {worth:.2f}: word {place} is its first mistake" if wrong else f"✓ reward {worth:.2f}: no mistake"
+
+
 def walk_back(page: Page, data: dict) -> None:
     """Walks back through a finished run: the numbers and the texts are those of the data."""
     view, say, last = page.locator(RUN), page.locator(f"{RUN} .say"), len(data["steps"]) - 1
@@ -76,12 +81,11 @@ def walk_back(page: Page, data: dict) -> None:
         expect(say).to_contain_text(f"At update {data['steps'][i]} of {data['total']}")
         expect(say).to_contain_text(f"the mean reward is about {data['smooth'][i]:.2f}")
         expect(say).to_contain_text(f"{data['kl'][i]:.3f} nats per token away")
-        expect(view.locator("figcaption b").nth(1)).to_have_text(f"{data['entropy'][i]:.3f}")
-        expect(view.locator(".head")).to_contain_text(f"for update {step}.")
+        expect(view.locator(".head")).to_contain_text(f"One of its texts for update {step}.")
         assert view.locator("details .texts li").count() == len(texts) == 2
         for n, (worth, given, possible, wrong, after) in enumerate(texts):
             line = view.locator("details .texts li").nth(n)
-            expect(line.locator("b")).to_have_text(f"reward {worth:.2f}")
+            expect(line.locator("b")).to_have_text(verdict(worth, given + possible, wrong))
             expect(line.locator(".given")).to_have_text(given)
             assert line.locator("> span").text_content() == given + possible + wrong + after
             assert line.locator("mark").all_text_contents() == ([wrong] if wrong else [])

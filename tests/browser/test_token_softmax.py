@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, rows_of
+from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings
 
 from tinylm_classroom.views.token import joins
 from tinylm_lib import storyworld
@@ -149,18 +149,28 @@ def percent(x: float) -> str:
     return "NaN" if math.isnan(x) else f"{100 * x:.1f} %"
 
 
-def expected_rows(scores: torch.Tensor, shift: float, T: float) -> list[list[str]]:
-    """The numbers of the table, computed by torch in fp32."""
+def expected_channels(scores: torch.Tensor, shift: float, T: float) -> list[list[str]]:
+    """The probability, the exponential and the score of each channel, computed by torch in fp32."""
     shifted = scores + shift
     scaled = shifted / T
-    powers, lowered = scaled.exp(), scaled - scaled.max()
-    columns = [shifted, scaled, powers, powers / powers.sum(), lowered, lowered.exp(), scaled.softmax(0)]
-    writers = (points, points, short, percent, points, short, percent)
+    columns = [(scaled - scaled.max()).softmax(0), scaled.exp(), shifted]
+    writers = (percent, short, points)
     return [[write(x.item()) for write, x in zip(writers, row, strict=True)] for row in zip(*columns, strict=True)]
 
 
-def table(page: Page) -> list[list[str]]:
-    return rows_of(page.locator(f"{SOFTMAX} tbody tr"))
+def channels(page: Page) -> list[list[str]]:
+    read = "nodes => nodes.map(node => ['.share', '.exp', '.fader b'].map(part => node.querySelector(part).textContent))"
+    return [[text.replace("\xa0", " ") for text in row] for row in page.locator(f"{SOFTMAX} .channel").evaluate_all(read)]
+
+
+def drag(page: Page, name: str, by: float) -> None:
+    """Drag the knob of a score by so many pixels."""
+    box = page.locator(f"{SOFTMAX} .channel", has_text=name).locator(".fader b").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y + by, steps=5)
+    page.mouse.up()
 
 
 def move_the_softmax(page: Page) -> None:
@@ -170,30 +180,44 @@ def move_the_softmax(page: Page) -> None:
     for T, shift in ((1, 0), (2, 0), (0.3, 7), (100, 0), (0.1, 0), (1, 76), (1, 77), (1, 100), (2, 100)):
         slide(page, "Temperature T", warmths.index(T))
         slide(page, "Add to all scores", shift)
-        rows = expected_rows(SCORES, shift, T)
-        assert table(page) == rows, (T, shift)
+        rows = expected_channels(SCORES, shift, T)
+        assert channels(page) == rows, (T, shift)
         probs = next_token_probs(SCORES[None], temperature=T)[0].tolist()
-        assert [row[-1] for row in rows] == [percent(p) for p in probs]
+        assert [row[0] for row in rows] == [percent(p) for p in probs]
         overflows = (12.5548 + shift) / T > 88.7228
-        assert ("NaN" in rows[0]) == overflows == ("inf ÷ inf is NaN" in why.inner_text())
+        assert ("inf" in rows[0]) == overflows == ("inf ÷ inf = NaN" in why.inner_text())
+        if shift:
+            assert page.locator(f"{SOFTMAX} .tape .over").count() == (88.7228 * T - shift < 18 + 2.5)
     first = percent((SCORES / 2).softmax(0)[0].item())
-    gap = "2.03 above Carlos: its probability is exp(2.03 ÷ 2) ≈ 2.8 times as large."
-    expect(say).to_have_text(f"Jamal gets {first}. {gap}")
+    expect(say).to_have_text(f"100 added to every score: no probability changes. Jamal gets {first}, as before.")
     slide(page, "Temperature T", 0)
-    assert [row[1:] for row in table(page)] == [["–"] * 5 + [p] for p in ("100.0 %", *["0.0 %"] * 4)]
-    expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score gets everything.")
+    assert [row[:2] for row in channels(page)] == [[p, "–"] for p in ("100.0 %", *["0.0 %"] * 4)]
+    expect(say).to_have_text(f"Temperature 2 → 0: Jamal gets 100.0 % instead of {first}.")
+    expect(why).to_contain_text("greedy: the largest score gets everything")
     page.get_by_role("button", name="Reset").click()
-    assert table(page) == expected_rows(SCORES, 0, 1)
+    assert channels(page) == expected_channels(SCORES, 0, 1)
+    expect(say).to_contain_text("the largest part. Drag a knob")
     page.get_by_role("slider", name="score of Carlos").focus()
     for key in ("PageUp", "PageUp", "ArrowRight", "ArrowLeft", "ArrowRight"):
         page.keyboard.press(key)
     moved = SCORES.clone()
     moved[1] = 12.6282
-    assert table(page) == expected_rows(moved, 0, 1)
-    expect(say).to_contain_text("Carlos gets")
+    assert channels(page) == expected_channels(moved, 0, 1)
+    before, after = SCORES.softmax(0)[1].item(), moved.softmax(0)[1].item()
+    expect(say).to_have_text(
+        f"Score 10.53 → 12.63: Carlos gets {percent(after)} instead of {percent(before)}. "
+        f"Each of the others has {(1 - after) / (1 - before):.2g} times what it had."
+    )
+    expect(why).to_have_text("0.07 above Jamal: its probability is exp(0.07) ≈ 1.1 times as large.")
     expect(page.locator(f"{SOFTMAX} [role=status]")).to_contain_text("Carlos gets")
+    drag(page, "Carlos", 60)
+    score = float(channels(page)[1][-1].replace("−", "-"))
+    assert score < 8
+    moved[1] = score
+    assert [row[0] for row in channels(page)] == [row[0] for row in expected_channels(moved, 0, 1)]
+    expect(say).to_contain_text("Score 12.63 → ")
     page.get_by_role("button", name="Reset").press("Enter")
-    assert table(page) == expected_rows(SCORES, 0, 1)
+    assert channels(page) == expected_channels(SCORES, 0, 1)
 
 
 def type_a_text(page: Page, bpe) -> None:
@@ -257,7 +281,6 @@ def test_at_640_pixels_nothing_is_lost_at_the_side_or_too_small(open_page):
     page.locator(SOFTMAX).screenshot(path=SCREENSHOTS / "softmax-zoomed.png")
     page.locator(TOKENS).screenshot(path=SCREENSHOTS / "tokens-zoomed.png")
     assert_fits(page, f"{TOKENS} *, {SOFTMAX} *")
-    assert page.locator(f"{SOFTMAX} .scroll").evaluate("node => node.scrollWidth <= node.clientWidth")
     small = "nodes => Math.min(...nodes.map(node => parseFloat(getComputedStyle(node).fontSize)))"
     words = ", ".join(f"{view} :is(span, p, td, th, label, legend, output, button, b)" for view in (TOKENS, SOFTMAX))
     assert page.locator(words).evaluate_all(small) >= 14

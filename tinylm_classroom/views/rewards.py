@@ -36,12 +36,10 @@ def first_error(text: str) -> int | None:
 
 
 class RewardRun(Watched):
-    """A run of `reinforce`: mean rewards, the distance from the reference, entropies, and marked
-    texts.
-    """
+    """A run of `reinforce`: mean rewards, the distance from the reference, and marked texts."""
 
     name = "A run that learns from rewards"
-    columns = ("reward", "kl", "entropy")
+    columns = ("reward", "kl")
     too_few = (
         "update {last} was the last; updates can be watched once: make model and updates again"
     )
@@ -61,7 +59,7 @@ class RewardRun(Watched):
 
     def note(self, step: Update) -> None:
         """Add an update. Raises: ValueError for a loss or a distance that is not finite."""
-        values = [float(x) for x in (step.rewards.mean(), step.kl, step.entropy)]
+        values = [float(x) for x in (step.rewards.mean(), step.kl)]
         if not all(map(math.isfinite, [*values, float(step.loss), float(step.grad_norm)])):
             raise ValueError(
                 f"update {step.step} has loss {float(step.loss)} and distance {values[1]}: lower "
@@ -108,23 +106,12 @@ class RewardRun(Watched):
         )
 
     def html(self) -> str:
-        """The curves, the last text, and their numbers."""
-        kl, entropy = ({int(point[0]): point[i] for point in self.points} for i in (2, 3))
+        """The curve, the last text, and their numbers."""
+        kl = {int(point[0]): point[2] for point in self.points}
         picked = [s for s in self.expected if s in kl] or [list(kl)[i] for i in spread(len(kl))]
-        rows = [
-            [str(s), self.reward(s), *(marked(rounded(column[s], 2)) for column in (kl, entropy))]
-            for s in picked
-        ]
-        head = [
-            "update",
-            "smoothed reward",
-            "distance from the start, nats per token",
-            "entropy, nats per token",
-        ]
-        alt = (
-            "Three line charts over the updates: mean reward, distance from the start and "
-            f"entropy. {self.says()}"
-        )
+        rows = [[str(s), self.reward(s), marked(rounded(kl[s], 2))] for s in picked]
+        head = ["update", "smoothed reward", "distance from the start, nats per token"]
+        alt = f"A line chart of the mean reward over the updates. {self.says()}"
         lines = (
             "Light: the mean reward of each update's texts; bold: smoothed. A text's first mistake "
             "is between stars."
@@ -157,8 +144,8 @@ async def rewards_view(
     find_error: FindError = first_error,
     expected: Mapping[int, tuple[float, float]] | None = None,
 ) -> None:
-    """Run the updates and show the reward, the distance from the start, the entropy, and texts with
-    a mistake marked.
+    """Run the updates and show the reward, the distance from the start, and texts with a mistake
+    marked.
 
     In a notebook: `await rewards_view(reinforce(...), tokenizer, total_steps=...)`. As with
     `training_view`, where somebody can watch, the view is there from the beginning, with buttons to
@@ -186,23 +173,15 @@ async def rewards_view(
 def _draw(run: RewardRun) -> Figure:
     curves = run.curves()
     steps = curves["steps"]
-    with drawing(8.8, 5.6) as figure:
-        grid = figure.add_gridspec(3, 2, height_ratios=[3.4, 1.5, 1.0])
-        top = figure.add_subplot(grid[0, :])
+    with drawing(8.8, 4.2) as figure:
+        grid = figure.add_gridspec(2, height_ratios=[3.4, 1.0])
+        top = figure.add_subplot(grid[0])
         top.plot(steps, curves["reward"], color=SERIES[0], alpha=0.35, linewidth=1.2, linestyle="-")
         top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
-        top.set(title="Reward while it learns", ylabel="mean reward", xlim=(0, run.total))
-        top.set_ylim(min(0.0, *curves["reward"], 0.0), None)
-        for i, (name, title) in enumerate(
-            (("kl", "distance, nats per token"), ("entropy", "entropy, nats per token"))
-        ):
-            ax = figure.add_subplot(grid[1, i])
-            ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
-            ax.set_title(title, size=14, weight="normal", pad=6)
-            ax.set(xlim=(0, run.total), ylim=(0, 1.1 * max([*curves[name], 1e-3])), xlabel="update")
-            ax.tick_params(labelsize=12)
-            ax.locator_params(axis="x", integer=True)
-        told = figure.add_subplot(grid[2, :])
+        top.set(title="Reward while it learns", ylabel="mean reward", xlabel="update")
+        top.set(xlim=(0, run.total), ylim=(min(0.0, *curves["reward"], 0.0), None))
+        top.locator_params(axis="x", integer=True)
+        told = figure.add_subplot(grid[1])
         told.axis("off")
         told.set(xlim=(0, 1), ylim=(0, 1))
         for row, line in enumerate(_lines(run)):

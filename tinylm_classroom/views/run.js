@@ -62,13 +62,13 @@ function chart(name, { wide, high, right, total, top, bottom = 0, lines, levels 
   return { picture, mark };
 }
 
-/** A small chart with its value, in so many digits after the point, behind its name: its figure, and a function that marks the update number i. */
-function smallChart(data, name, kind, values, options, digits = 2) {
+/** A small chart with its value behind its name: its figure, and a function that marks the update number i. */
+function smallChart(data, name, kind, values, options) {
   const drawn = chart(name, { right: 12, total: data.total, count: 2, lines: [[`line ${kind}`, data.steps, values]], ...options });
   const value = make("b", {});
   const mark = (i) => {
     drawn.mark(data.steps[i], values[i]);
-    value.textContent = digits > 2 ? fixed(values[i], digits) : fit(values[i]);
+    value.textContent = fit(values[i]);
   };
   return { mark, figure: make("figure", {}, make("figcaption", {}, `${name}: `, value), drawn.picture) };
 }

@@ -1,44 +1,26 @@
-// Softmax step by step: scores that can be moved, their probabilities, and what fp32 makes of both ways to compute them.
+// Softmax as a mixing desk: scores that are dragged, the probabilities above them, and what fp32 makes of the exponentials.
 
-const STEPS = `
-.tinylm-view.softmax .scroll { overflow-x: auto; margin: 0 0 14px }
-.tinylm-view.softmax table { border-collapse: collapse; table-layout: auto; width: 100%; margin: 0; font-size: var(--type-label); font-variant-numeric: tabular-nums; color: var(--ink) }
-.tinylm-view.softmax :is(th, td) { width: auto; height: 36px; padding: 0 8px; text-align: right; font-size: inherit; font-weight: 400; white-space: nowrap; background: none; border: 0 }
-.tinylm-view.softmax thead th { height: auto; vertical-align: bottom; color: var(--quiet); font-size: var(--type-small); padding-bottom: 5px }
-.tinylm-view.softmax thead th.way { text-align: left; color: var(--ink); font-weight: 700; white-space: normal; line-height: 1.25 }
-.tinylm-view.softmax :is(th, td).edge { border-left: 1px solid var(--line); padding-left: 12px }
-.tinylm-view.softmax tbody th { text-align: left; font-size: var(--type-text); padding-left: 8px }
-.tinylm-view.softmax tbody tr { border-top: 1px solid var(--line) }
-.tinylm-view.softmax tbody tr.on { background: var(--soft); box-shadow: inset 4px 0 0 var(--focus) }
-.tinylm-view.softmax tbody tr.on th { font-weight: 700 }
-.tinylm-view.softmax tfoot td { color: var(--quiet); border-top: 2px solid var(--line) }
-.tinylm-view.softmax td.lost { color: var(--bad); font-weight: 700 }
-.tinylm-view.softmax td.score input { width: 92px; height: 24px; vertical-align: middle; margin: 0 8px 0 0; accent-color: var(--accent); cursor: pointer }
-.tinylm-view.softmax td.score .value { display: inline-block; min-width: 3.3em; text-align: right }
-.tinylm-view.softmax td.share { width: 52%; font-weight: 700 }
-.tinylm-view.softmax table.both td.share { width: 29% }
-.tinylm-view.softmax td.share div { display: flex; align-items: center; gap: 8px; justify-content: space-between }
-.tinylm-view.softmax td.share u { flex: 1 1 auto; text-decoration: none }
-.tinylm-view.softmax td.share span { min-width: 3.9em }
-.tinylm-view.softmax td.share i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
-@media (prefers-reduced-motion: no-preference) { .tinylm-view.softmax td.share i { transition: width var(--motion) } }
-.tinylm-view.softmax table:not(.both) :is(.way, .naive, .lowered, .stable) { display: none }
-.tinylm-view.softmax table.both :is(.power) { border-left: 1px solid var(--line); padding-left: 12px }
-.tinylm-view.softmax .say { min-height: 1.35em }
-.tinylm-view.softmax .why { margin: 0; min-height: 3em; color: var(--quiet) }
-.tinylm-view.softmax .why b { color: var(--ink) }
-.tinylm-view.softmax .slide { color: var(--ink) }
-.tinylm-view.softmax .slide .value { min-width: 5.2em }
-@container (max-width: 760px) {
-  .tinylm-view.softmax :is(th, td) { padding: 0 3px; font-size: var(--type-small) }
-  .tinylm-view.softmax :is(th, td).edge { padding-left: 6px }
-  .tinylm-view.softmax tbody :is(th, td) { height: 46px }
-  .tinylm-view.softmax td.score input { display: block; width: 60px; margin: 0 0 2px auto }
-  .tinylm-view.softmax tbody th { font-size: var(--type-small); padding-left: 8px }
-  .tinylm-view.softmax td.share { width: auto }
-  .tinylm-view.softmax td.share div { display: block }
-  .tinylm-view.softmax td.share i { height: 6px }
-  .tinylm-view.softmax .say { min-height: 2.7em }
+const DESK = `
+.tinylm-view.softmax {
+  .desk { position: relative; display: flex; gap: 10px; padding-left: 44px; margin: 0 0 12px; font-size: var(--type-label); font-variant-numeric: tabular-nums; text-align: center }
+  .channel { flex: 1 1 0; min-width: 0; max-width: 180px } .channel > * { display: block; white-space: nowrap } .exp, .name { line-height: 24px }
+  .share { position: absolute; left: 50%; translate: -50%; padding: 0 5px; background: var(--paper); line-height: 24px; font-weight: 700; white-space: nowrap } .share u { text-decoration: none } .name { font-size: var(--type-text); font-weight: 700; overflow: hidden; text-overflow: ellipsis } .exp { color: var(--quiet); font-size: var(--type-small) } .exp.lost { color: var(--bad); font-weight: 700 }
+  .level { position: relative; height: 156px; padding-top: 26px; border-bottom: 2px solid var(--quiet) }
+  .level i { position: absolute; inset: auto 12% 0; min-height: 2px; border-radius: 5px 5px 0 0; background: var(--accent) }
+  .level s { position: absolute; inset-inline: 12%; border-top: 2px dashed var(--quiet) } .level [hidden] { display: none }
+  .fader { position: relative; height: 176px; border-radius: 8px } .fader i { position: absolute; left: calc(50% - 3px); width: 6px; inset-block: 8px; border-radius: 3px; background: var(--line) }
+  .fader b { position: absolute; left: max(0px, 50% - 38px); right: max(0px, 50% - 38px); height: 30px; line-height: 26px; border: 2px solid var(--accent); border-radius: 8px; background: var(--paper); color: var(--ink) }
+  .fader:hover b { background: var(--soft) } .fader:has(:active) b, .channel.on b { background: var(--accent); color: var(--on-accent) } .fader:has(:focus-visible) b { outline: 3px solid var(--focus); outline-offset: 2px }
+  .fader input { position: absolute; inset: 0; width: 100%; height: 100%; margin: 0; opacity: 0; cursor: grab; writing-mode: vertical-lr; direction: rtl; touch-action: none; appearance: none }
+  .fader input:active { cursor: grabbing } ::-webkit-slider-thumb { appearance: none; width: 30px; height: 30px } ::-moz-range-thumb { width: 30px; height: 30px; border: 0 }
+  .slide input { appearance: auto } .slide ::-webkit-slider-thumb { appearance: auto }
+  .tape { position: absolute; inset: auto 0 0; height: 176px; overflow: hidden; border-radius: 8px; background: var(--soft); text-align: left; color: var(--quiet) } .tape > * { position: absolute; inset-inline: 0; border-top: 1px solid var(--line); padding-left: 6px; line-height: 18px }
+  .tape .over { top: 0; border: 0; border-bottom: 3px solid var(--bad); background: repeating-linear-gradient(135deg, color-mix(in srgb, var(--bad) 30%, transparent) 0 2px, transparent 2px 8px) }
+  .whole { position: absolute; left: 0; top: 19px; height: 144px; display: grid; align-content: space-between; line-height: 1; color: var(--quiet) }
+  .say { min-height: 2.7em; margin: 0 0 4px } .why { margin: 0; min-height: 3em; color: var(--quiet) } .why b { color: var(--ink) } .slide { color: var(--ink) } .slide .value { min-width: 5.2em }
+  @container (max-width: 560px) { .desk { gap: 2px; padding-left: 32px; font-size: var(--type-small) } .exp:not(.lost) { visibility: hidden } .share u { display: none } .fader b { inset-inline: 0; font-weight: 400 }
+    .name { font-size: var(--type-small); font-weight: 400; white-space: normal; overflow-wrap: anywhere; letter-spacing: -.2px; hyphens: auto; line-height: 18px; height: 36px } .tape > * { padding-left: 2px } .say { min-height: 5.4em } .why { min-height: 6em } }
+  @media (prefers-reduced-motion: no-preference) { .level :is(i, .share) { transition: height 90ms, bottom 90ms } }
 }
 `;
 
@@ -67,116 +49,105 @@ function short(x) {
   const [digits, power] = x.toExponential(1).split("e");
   return `${digits}×10${[...String(Number(power))].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("")}`;
 }
-/** The same in two digits, for what is said of rounded numbers. */
+const percent = (x) => (Number.isNaN(x) ? "NaN" : `${fixed(100 * x, 1)}\u00a0%`);
+/** A ratio in two digits. */
 const about = (x) => (x < 9999.5 ? Number(x.toPrecision(2)).toLocaleString("en") : short(x));
-const percent = (x) => (Number.isNaN(x) ? "NaN" : `${fixed(100 * x, 1)} %`);
 
 function mount(el, { names, scores: given }) {
-  const low = Math.min(-20, Math.floor(Math.min(...given))), high = Math.max(20, Math.ceil(Math.max(...given)));
-  const state = { scores: [...given], shift: 0, warmth: 1, row: given.indexOf(Math.max(...given)) };
-  const say = make("p", { class: "say" }), why = make("p", { class: "why" }), live = make("p", { class: "unseen", role: "status" });
-  const cell = (kind = "") => make("td", { class: kind, tabindex: false });
-  const rows = names.map((name, i) => {
-    const input = make("input", { type: "range", min: low, max: high, step: "any", "aria-label": `score of ${name}` }), told = make("span", { class: "value", "aria-hidden": "true" });
+  const low = Math.floor(Math.min(...given)) - 5, high = Math.ceil(Math.max(...given)) + 5, span = high - low;
+  const state = { scores: [...given], shift: 0, warmth: 1 };
+  // hand: what moved last, the number of a score or the name of a dial. isOver: a new move begins. before: what was there before.
+  let hand = null, isOver = false, before = null, now = compute(given, 0, 1);
+  const say = make("p", { class: "say" }), why = make("p", { class: "why" }), live = make("p", { class: "unseen", role: "status" }), tape = make("div", { class: "tape", "aria-hidden": "true" });
+  const place = (score, more) => `calc((100% - 30px) * ${(score - low) / span} + ${more}px)`; // a knob has 30 pixels
+  const move = (i, score) => set({ scores: state.scores.with(i, Math.min(high, Math.max(low, Number(score.toFixed(4))))) }, i);
+  const channels = names.map((name, i) => {
+    const input = make("input", { type: "range", min: low, max: high, step: "any", "aria-label": `score of ${name}`, "aria-orientation": "vertical" });
     input.addEventListener("input", () => move(i, Number(input.value)));
-    input.addEventListener("focus", () => set({ row: i }));
+    input.addEventListener("pointerdown", () => { isOver = true; });
     input.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 0.1, ArrowUp: 0.1, ArrowLeft: -0.1, ArrowDown: -0.1, PageUp: 1, PageDown: -1 }[event.key];
       if (by === undefined) return;
       event.preventDefault();
       move(i, state.scores[i] + by);
     });
-    const cells = { scaled: cell(), power: cell("power"), naive: cell("naive"), lowered: cell("edge lowered"), stablePower: cell("stable"), stable: cell("share") };
-    const number = make("span"), bar = make("i");
-    cells.stable.append(make("div", {}, make("u", {}, bar), number));
-    const line = make("tr", { onclick: () => set({ row: i }) }, make("th", { scope: "row" }, name), make("td", { class: "score" }, input, told), ...Object.values(cells));
-    return { input, told, cells, number, bar, line };
+    const share = make("span", { class: "share" }), bar = make("i"), ghost = make("s"), power = make("span", { class: "exp" }), knob = make("b", { "aria-hidden": "true" });
+    const box = make("div", { class: "channel" }, make("div", { class: "level" }, bar, ghost, share), make("span", { class: "name" }, name), power, make("div", { class: "fader" }, make("i"), knob, input));
+    return { input, share, bar, ghost, power, knob, box };
   });
-  const sums = { naivePower: cell("power"), naive: cell("naive"), stablePower: cell("stable"), stable: cell() };
-  const head = (...words) => words.map(([text, kind]) => make("th", { scope: "col", class: kind }, text));
-  const table = make("table", { "aria-label": "from scores to probabilities, step by step" },
-    make("thead", {},
-      make("tr", {}, make("td", { class: "way", colspan: 3 }),
-        make("th", { class: "way edge", colspan: 2, scope: "colgroup" }, "As the formula says"),
-        make("th", { class: "way edge", colspan: 3, scope: "colgroup" }, "Largest subtracted first")),
-      make("tr", {}, make("td"), ...head(["score", ""], ["÷ T", ""], ["exp", "power"], ["÷ sum", "naive"], ["− largest", "edge lowered"], ["exp", "stable"], ["probability", ""]))),
-    make("tbody", {}, ...rows.map(({ line }) => line)),
-    make("tfoot", {}, make("tr", {}, make("td", { colspan: 3 }, "sum"), sums.naivePower, sums.naive, make("td", { class: "edge lowered" }), sums.stablePower, sums.stable)));
-
-  const write = (node, text) => {
-    node.textContent = text;
-    node.classList.toggle("lost", text === "inf" || text === "NaN");
-  };
-  const move = (i, score) => set({ scores: state.scores.with(i, Math.min(high, Math.max(low, Number(score.toFixed(4))))), row: i });
-  const total = (shares) => shares.reduce((a, b) => f(a + b));
-
-  function drawNumbers({ shifted, scaled, lowered, naive, stable }) {
-    rows.forEach(({ input, told, cells, number, bar, line }, i) => {
-      line.className = i === state.row ? "on" : "";
-      input.value = state.scores[i];
-      told.textContent = fixed(shifted[i], 2);
-      input.setAttribute("aria-valuetext", told.textContent);
-      write(cells.scaled, scaled ? fixed(scaled[i], 2) : "–");
-      write(cells.power, naive ? short(naive.powers[i]) : "–");
-      write(cells.naive, naive ? percent(naive.shares[i]) : "–");
-      write(cells.lowered, lowered ? fixed(lowered[i], 2) : "–");
-      write(cells.stablePower, lowered ? short(stable.powers[i]) : "–");
-      number.textContent = percent(stable.shares[i]);
-      bar.style.width = `${100 * stable.shares[i]}%`;
-    });
-    write(sums.naivePower, naive ? short(naive.sum) : "–");
-    write(sums.naive, naive ? percent(total(naive.shares)) : "–");
-    write(sums.stablePower, lowered ? short(stable.sum) : "–");
-    write(sums.stable, percent(total(stable.shares)));
-  }
-
-  function told({ shifted, best, stable }) {
-    const i = state.row, others = shifted.map((x, at) => [x, at]).filter(([, at]) => at !== i).sort((a, b) => b[0] - a[0]);
-    const [other, at] = others[0], gap = Math.abs(shifted[i] - other), mine = `**${names[i]}** gets **${percent(stable.shares[i])}**`;
-    if (!state.warmth) return i === best ? `${mine}: at temperature 0 the largest score gets everything.` : `${mine}: at temperature 0 **${names[best]}**, with the largest score, gets everything.`;
-    if (gap < 0.005) return `${mine}, as much as **${names[at]}**: their scores are equal.`;
-    const divided = state.warmth === 1 ? "" : ` ÷ ${state.warmth}`, isAhead = shifted[i] > other;
-    return `${mine}. ${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its probability is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
-  }
-
-  function because({ scaled, best, naive }) {
-    if (!state.warmth) return "Nothing can be divided by 0. But small temperatures lead to a choice that is called **greedy**: always the largest score.";
-    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold: its largest number is exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. If the largest is subtracted first, no exponential is above 1.`;
-    if (naive.sum === 0) return "Every exponential is too small for fp32, so the formula divides **0 ÷ 0: NaN**. If the largest is subtracted first, one exponential is 1.";
-    if (state.shift) return `${state.shift} added to every score: **no probability changes**. Every exponential grows by the same factor, and so does their sum.`;
-    if (state.warmth < 1) return "Below 1 the temperature makes every difference larger: the largest score gets more.";
-    if (state.warmth > 1) return "Above 1 the temperature makes every difference smaller: the probabilities become more alike.";
-    return "Divide by the temperature T, take exp, divide by the sum. Move a score, the temperature, or all scores together.";
-  }
 
   function draw() {
-    const now = compute(state.scores, state.shift, state.warmth);
-    drawNumbers(now);
-    say.replaceChildren(...prose(told(now)));
-    why.replaceChildren(...prose(because(now)));
-    table.classList.toggle("both", Boolean(now.naive) && !(now.naive.sum > 0 && now.naive.sum < Infinity)); // until then both ways give the same
+    const { shifted, naive, stable } = now;
+    channels.forEach(({ input, share, bar, ghost, power, knob, box }, i) => {
+      box.classList.toggle("on", i === hand);
+      input.value = state.scores[i];
+      knob.textContent = fixed(shifted[i], 2);
+      input.setAttribute("aria-valuetext", `${knob.textContent}, probability ${percent(stable.shares[i])}`);
+      knob.style.bottom = place(state.scores[i], 0);
+      const p = stable.shares[i], old = before?.stable.shares[i] ?? p, height = (part) => `calc((100% - 26px) * ${part})`;
+      share.replaceChildren(fixed(100 * p, 1), make("u", {}, "\u00a0%"));
+      bar.style.height = share.style.bottom = height(p);
+      ghost.style.bottom = height(old);
+      ghost.hidden = Math.abs(p - old) < 0.001;
+      power.textContent = naive ? short(naive.powers[i]) : "–";
+      power.classList.toggle("lost", !naive || !Number.isFinite(naive.powers[i]) || !naive.sum);
+    });
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((each) => span / each <= 7) ?? span, first = Math.ceil((low + state.shift) / step - 1);
+    const lines = Array.from({ length: 10 }, (_, n) => (first + n) * step).filter((value) => value - state.shift >= low && value - state.shift < high + 0.1 * span), end = END * state.warmth - state.shift;
+    tape.replaceChildren(...(state.warmth && end < high + 0.1 * span ? [make("div", { class: "over", style: `bottom: ${place(end, 15)}` })] : []),
+      ...lines.map((value) => make("div", { style: `top: calc(100% - ${place(value - state.shift, 15)})` }, fixed(value, 0))));
+    say.replaceChildren(...prose(told()));
+    why.replaceChildren(...prose(because()));
   }
-  const set = (change) => {
+
+  /** What the last move did, in numbers. */
+  function told() {
+    const { shares } = now.stable, old = before?.stable.shares, i = typeof hand === "number" ? hand : now.best, gets = `**${names[i]}** gets **${percent(shares[i])}**`;
+    if (!before) return `${gets}, the largest part. Drag a knob up or down: what happens to the others?`;
+    const instead = percent(shares[i]) === percent(old[i]) ? `${gets}, as before` : `${gets} instead of ${percent(old[i])}`;
+    if (hand === "shift") return `${state.shift} added to every score: **no probability changes**. ${instead}.`;
+    if (hand === "warmth") return `Temperature ${before.warmth} → **${state.warmth}**: ${instead}.`;
+    const others = 1 - old[i] < 1e-6 || !state.warmth ? "" : ` Each of the others has **${about((1 - shares[i]) / (1 - old[i]))}** times what it had.`;
+    return `Score ${fixed(before.shifted[i], 2)} → **${fixed(now.shifted[i], 2)}**: ${instead}.${others}`;
+  }
+
+  function because() {
+    const { scaled, shifted, best, naive } = now;
+    if (!state.warmth) return "Nothing can be divided by 0. But small temperatures lead to a choice that is called **greedy**: the largest score gets everything.";
+    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold: its largest number is exp(${END.toFixed(2)}), about 3.4×10³⁸. The simple formula gives inf ÷ inf = **NaN**. The bars subtract the largest score first, so no exponential is above 1.`;
+    if (naive.sum === 0) return "Every exponential is too small for fp32, so the simple formula divides 0 ÷ 0: **NaN**. The bars subtract the largest score first, so one exponential is 1.";
+    if (hand === "shift") return "Every exponential grows by the same factor, and so does their sum.";
+    if (hand === "warmth" && state.warmth < 1) return "Below 1 the temperature makes every difference larger: the largest score gets more.";
+    if (hand === "warmth" && state.warmth > 1) return "Above 1 the temperature makes every difference smaller: the probabilities become more alike.";
+    const i = typeof hand === "number" ? hand : best, [at] = [...names.keys()].filter((each) => each !== i).sort((a, b) => shifted[b] - shifted[a]), gap = Math.abs(shifted[i] - shifted[at]);
+    if (gap < 0.005) return `It has as much as **${names[at]}**: their scores are equal.`;
+    const divided = state.warmth === 1 ? "" : ` ÷ ${state.warmth}`, isAhead = shifted[i] > shifted[at];
+    return `${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its probability is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
+  }
+
+  function set(change, by) {
+    if (by !== hand || isOver) [hand, isOver, before] = [by, false, by === null ? null : { ...now, warmth: state.warmth }];
     Object.assign(state, change);
+    now = compute(state.scores, state.shift, state.warmth);
     draw();
     live.textContent = `${say.textContent} ${why.textContent}`;
-  };
+  }
   const dials = [
-    slider("Temperature T", { min: 0, max: WARMTHS.length - 1, value: WARMTHS.indexOf(1) }, (at) => (WARMTHS[at] ? String(WARMTHS[at]) : "0, greedy"), (at) => set({ warmth: WARMTHS[at] })),
-    slider("Add to all scores", { min: 0, max: MOST_SHIFT, value: 0 }, (x) => `+ ${x}`, (shift) => set({ shift })),
+    slider("Temperature T", { min: 0, max: WARMTHS.length - 1, value: WARMTHS.indexOf(1) }, (at) => (WARMTHS[at] ? String(WARMTHS[at]) : "0, greedy"), (at) => set({ warmth: WARMTHS[at] }, "warmth")),
+    slider("Add to all scores", { min: 0, max: MOST_SHIFT, value: 0 }, (x) => `+ ${x}`, (shift) => set({ shift }, "shift")),
   ];
   const reset = () => {
     const start = [WARMTHS.indexOf(1), 0];
-    state.scores = [...given];
     dials.map((dial) => dial.querySelector("input")).forEach((input, i) => {
       input.value = start[i];
       input.dispatchEvent(new Event("input"));
     });
+    set({ scores: [...given] }, null);
   };
-  const view = frame(el, "Softmax step by step", make("style", {}, STEPS), make("p", { class: "title" }, "How do scores become probabilities?"),
-    make("p", { class: "sub" }, "Each row is a word with its score. Read from left to right, in numbers of 32 bits (fp32)."),
+  const view = frame(el, "Softmax", make("style", {}, DESK), make("p", { class: "title" }, "How do scores become probabilities?"),
+    make("p", { class: "sub" }, "Drag the scores below: softmax makes the bars above. Between them is exp(score ÷ T)."),
     make("div", { class: "bar" }, ...dials, make("button", { type: "button", class: "plain", onclick: reset }, "Reset")),
-    make("div", { class: "scroll" }, table), say, why, live);
+    make("div", { class: "desk" }, tape, make("div", { class: "whole", "aria-hidden": "true" }, ...["100 %", "50 %", "0"].map((each) => make("span", {}, each))), ...channels.map(({ box }) => box)), say, why, live);
   view.classList.add("softmax");
   draw();
 }
