@@ -230,7 +230,7 @@ def test_what_was_cut_is_forgotten_and_can_be_read_again(open_live):
 # What is changed of a model
 
 
-CHANGED = ["one key per head", "untied", "geglu"]
+CHANGED = ["one key per head", "untied", "geglu", "interleaved"]
 READ_CHANGED = """async (all) => {
     const live = await tinylm.open(record), seen = [];
     for (const [ids, changes] of all) seen.push(plain((await live.read(ids, { changes, layers: true })).layers));
@@ -264,9 +264,9 @@ def of_library(changes: dict[str, list[list]]) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_changed_model_reads_like_the_librarys(name, open_live):
-    """200 changes; the log-probabilities of the next token, and those of the stream at every depth."""
+    """200 changes together; the log-probabilities of the next token, and those of the stream at every depth."""
     model, rng, cases, worsts = random_model(**CONFIGS[name]), random.Random(5), [], []
-    for i in range(67 if name != "geglu" else 66):
+    for i in range(50):
         cases.append([random_ids(model, n := rng.randint(1, 30), seed=i), random_changes(model.config, n, rng)])
     seen, right = open_live(model).evaluate(READ_CHANGED, cases), oracle(model)
     n_moved = 0
@@ -340,16 +340,16 @@ def test_the_weights_of_attention_and_the_steps_are_those_of_the_changed_model(o
 
 
 WRONG_CHANGES = {
-    "{ silence: [[2, 0]] }": "change silence 2,0", "{ silence: [[0, 6]] }": "change silence 0,6",
-    "{ silence: [[0, null]] }": "change silence 0,null", "{ silence: [['1', 0]] }": "change silence 1,0",
-    "{ silence: [1, 2] }": "not iterable", "{ silent: [[0, 1]] }": "change silent 0,1",
-    "{ forbid: [[0, 0, 2, 3]] }": "change forbid 0,0,2,3", "{ forbid: [[0, null, 150, 3]] }": "forbid 0,null,150,3",
-    "{ forbid: [[0, NaN, 1, 0]] }": "change forbid 0,NaN,1,0", "{ stop: [[0, 'mlp']] }": "change stop 0,mlp",
-    "{ write: [[0, 28, 1]] }": "change write 0,28,1", "{ write: [[0, 2, 41]] }": "change write 0,2,41",
-    "{ write: [[0, 2, 4], [0, 2, 5]] }": "change write 0,2,5 is the second",
-    "{ silence: [[0, 2]], means: [[0, 2, [new Float32Array(8)]]] }": "change means 0,2,0,0,0,0,0,0,0,0 is the second",
-    "{ means: [[0, 2, [new Float32Array(7)]]] }": "change means 0,2,0", "{ means: [[0, 2, []]] }": "change means 0,2,",
-    "{ means: [[0, 2]] }": "change means 0,2",
+    "{ silence: [[2, 0]] }": "change silence 2 0", "{ silence: [[0, 6]] }": "change silence 0 6",
+    "{ silence: [[0, null]] }": "change silence 0 null", "{ silence: [['1', 0]] }": "change silence 1 0",
+    "{ silence: [1, 2] }": "not iterable", "{ silent: [[0, 1]] }": "change silent 0 1",
+    "{ forbid: [[0, 0, 2, 3]] }": "change forbid 0 0 2 3", "{ forbid: [[0, null, 150, 3]] }": "forbid 0 null 150 3",
+    "{ forbid: [[0, NaN, 1, 0]] }": "change forbid 0 NaN 1 0", "{ stop: [[0, 'mlp']] }": "change stop 0 mlp",
+    "{ write: [[0, 28, 1]] }": "change write 0 28 1", "{ write: [[0, 2, 41]] }": "change write 0 2 41",
+    "{ write: [[0, 2, 4], [0, 2, 5]] }": "change write 0 2 5 is the second",
+    "{ silence: [[0, 2]], means: [[0, 2, [new Float32Array(8)]]] }": "change means 0 2 is the second",
+    "{ means: [[0, 2, [new Float32Array(7)]]] }": "change means 0 2:", "{ means: [[0, 2, []]] }": "change means 0 2:",
+    "{ means: [[0, 2]] }": "change means 0 2:",
     "{ means: [[0, 2, [new Float32Array(8)]]] }": "means of head 2 have 1 rows, too few for position 1",
 }  # fmt: skip
 

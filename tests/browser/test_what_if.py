@@ -82,6 +82,12 @@ def move(page: Page, ready) -> None:
     expect(view.locator("[role=alert]")).to_contain_text("silence 1 2")
     assert state.input_value() == "silence 1"  # so that it can be corrected
     assert after(page) == expected(ready, "write 2 17 kite")
+    enter(view.get_by_label("Your own text"), "a zebra had a kite")
+    expect(view.locator("[role=alert]")).to_contain_text("not “zebra”")
+    state.fill("stop 1 ffn")  # what was refused is not asked again
+    state.press("Enter")
+    expect(view.locator(".changes")).to_contain_text("the feed-forward of layer 1 is stopped")
+    assert after(page) == expected(ready, "stop 1 ffn")
 
 
 def test_in_jupyterlab_each_change_is_made_and_taken_back(run_sample, ready):

@@ -129,11 +129,12 @@ class Model {
 
   /** Read with these changes, { kind: [[layer, ...]] }, from now on; default none. Others than before: all tokens are forgotten. */
   change(changes = {}) {
-    const text = JSON.stringify(changes), replaced = new Set();
+    const text = JSON.stringify(changes), replaced = new Set(), { n_layers: L, n_heads: H, d_ff: F } = this.config;
     if (text === this.changed) return;
+    const parts = `layers 0 to ${L - 1}, heads 0 to ${H - 1}, units 0 to ${F - 1}, the parts attention and ffn, and no word looks ahead`;
     for (const [kind, all] of Object.entries(changes)) for (const [layer, ...change] of all) {
-      const named = `${kind} ${[layer, ...change].map(String)}`.slice(0, 60), one = [kind.replace("means", "silence"), layer, change[0]].join();
-      if (!isBelow(this.config.n_layers, layer) || !CHANGES[kind]?.(change, this.config)) throw new Error(`The model cannot make the change ${named}.`);
+      const named = `${kind} ${[layer, ...change].filter((each) => !Array.isArray(each)).map(String).join(" ")}`, one = [kind.replace("means", "silence"), layer, change[0]].join();
+      if (!isBelow(L, layer) || !CHANGES[kind]?.(change, this.config)) throw new Error(`The model cannot make the change ${named}: it has ${parts}.`);
       if (/silence|write/.test(one) && replaced.size === replaced.add(one).size) throw new Error(`The change ${named} is the second one of its kind there.`);
     }
     this.cut(0);

@@ -148,7 +148,7 @@ class ListTokenizer extends Tokenizer {
 
   /** Known words: the same in other letters, those that begin like it, or some that are common in a text. */
   instead(word) {
-    const same = this.vocab.find((known) => known.toLowerCase() === word.toLowerCase());
+    const same = this.vocab.find((known) => bare(known).toLowerCase() === bare(word).toLowerCase());
     if (same !== undefined) return [bare(same)];
     const usual = this.vocab.filter((known) => /^ \p{Ll}{4,}$/u.test(known)).map(bare), alike = this.alike(word);
     if (alike.length || usual.length < SOME) return alike.slice(0, SOME);

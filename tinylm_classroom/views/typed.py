@@ -99,7 +99,8 @@ def _instead(error: UnknownTokenError) -> list[str]:
     """Known words in quotes: the same in other letters, those that begin like it, or some that are
     common in a text.
     """
-    same = [word.strip(" ") for word in error.known if word.lower() == error.token.lower()]
+    token = error.token.strip(" ").lower()
+    same = [word.strip(" ") for word in error.known if word.strip(" ").lower() == token]
     usual = [
         word[1:]
         for word in error.known

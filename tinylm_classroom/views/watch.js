@@ -8,6 +8,7 @@ const THINNEST = 0.12; // attention that is drawn as a thread
 const LANES = 5; // of the threads below a line of text, as many as there are colours of heads
 const LEAST = 0.004; // a probability from which a token has a part of its own on the line
 const OFFERS = 5; // words that are offered while a visitor types
+const REACH = 8, HEARD = 40; // for the beginning of a story that is nearest to typed words: others before each of them, and typed words
 const SLOW = [1500, 1000, 600]; // milliseconds that the first draws of a text take, so that they can be seen
 const VISIBLE = 0.0005; // a probability that rounds to more than 0.0 %
 const IDLE_MS = 700; // without a key, until a beginning is called wrong
@@ -23,10 +24,10 @@ const LOOK = `
   .begin button:hover, th button:hover:enabled { background: var(--soft) }
   textarea { display: block; width: 100%; resize: none; font: inherit; font-size: 20px; line-height: 1.35; padding: 8px 14px; color: var(--ink);
     background: var(--paper); border: 1px solid var(--quiet); border-radius: 10px }
-  textarea[aria-invalid=true] { border: 2px solid var(--bad); padding: 7px 13px }
+  textarea[aria-invalid=true] { border: 2px dashed var(--ink); padding: 7px 13px }
   textarea:focus-visible, .text:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
   .problem { margin: 0; color: var(--quiet) }
-  .problem.wrong { color: var(--bad); font-weight: 600 }
+  .problem.wrong { color: var(--ink) }
   .both { display: grid; grid-template-columns: minmax(0, 1.45fr) minmax(430px, 1fr); grid-template-rows: auto auto 1fr; gap: 14px 36px; align-items: start }
   .next { grid-column: 2; grid-row: 1 / 4 }
   .text { position: relative; height: 332px; overflow-y: auto; border: 1px solid var(--line); border-radius: 12px; scrollbar-gutter: stable }
@@ -54,9 +55,9 @@ const LOOK = `
   .stack s { position: absolute; top: -13px; width: 0; margin-left: -8px; border: 8px solid transparent; border-top: 12px solid var(--ink); visibility: hidden }
   .stack s::after { content: ""; position: absolute; top: -12px; left: -1.5px; width: 3px; height: 42px; background: var(--ink); box-shadow: 0 0 0 1px var(--paper) }
   .stack s.falls { visibility: visible }
-  .row { display: flex; flex-wrap: wrap; gap: 2px 20px; align-items: center; justify-content: space-between; min-height: 36px; margin: 4px 0 0 }
+  .row { display: flex; flex-wrap: wrap; gap: 2px 20px; align-items: center; justify-content: space-between; min-height: 34px; margin: 7px 0 0 }
   .offers { display: flex; gap: 6px; align-items: center; color: var(--quiet); overflow-x: auto; padding: 2px } .offers button { flex: none; padding: 0 12px; border-radius: 20px; border-color: var(--line) }
-  .offers button:hover { background: var(--soft) }
+  .offers button:hover { background: var(--soft) } .offers .near { border-color: var(--accent); max-width: none }
   .bar { gap: 10px 12px; margin: 0 }
   .bar .main { min-width: 7.2em }
   .knobs { display: flex; gap: 24px; flex: 1 1 100% }
@@ -184,7 +185,7 @@ function chances(unit, hasExact, take, isNarrow) {
   const rest = row("");
   rest.line.className = "rest";
   const column = (facts, ...text) => make("th", { scope: "col", role: "columnheader", ...facts }, ...text);
-  const by = make("span", {}, "model"), widths = [isNarrow ? "8em" : "9.2em", "", isNarrow ? "4em" : "4.6em", ...(hasExact ? [isNarrow ? "4.4em" : "4.8em"] : [])];
+  const by = make("span", {}, "model"), widths = [isNarrow ? "8em" : "9.2em", "", isNarrow ? "4em" : "4.6em", ...(hasExact ? [isNarrow ? "5.2em" : "5.4em"] : [])];
   const table = make("table", { role: "table", class: hasExact ? "" : "alone" }, make("colgroup", {}, ...widths.map((width) => make("col", { style: width && `width: ${width}` }))),
     make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, column({}, unit), column({ class: "number", colspan: 2 }, swatch(""), by),
       ...(hasExact ? [column({ class: "number" }, swatch("tick"), "exact")] : []))),
@@ -378,7 +379,7 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
   const say = make("p", { class: "say" }), status = make("p", { class: "unseen", role: "status" }), heading = make("h2");
   const buttons = {
     write: make("button", { type: "button", class: "main", onclick: () => (state.run ? pause() : write()) }, "Write"),
-    one: make("button", { type: "button", class: "plain", onclick: () => { pause(); if (agreed()) grow(SLOW.at(-1)); } }, `One ${unit}`),
+    one: make("button", { type: "button", class: "plain", onclick: () => { pause(); agree(); grow(SLOW.at(-1)); } }, `One ${unit}`),
     again: make("button", { type: "button", class: "plain", onclick: () => { sow(state.seed + 1); write(); } }, `New ${text}`),
     end: make("button", { type: "button", class: "plain", hidden: true, onclick: () => { look(); paper.box.focus({ preventScroll: true }); } }, "Back to the end"),
   };
@@ -390,70 +391,91 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
   choice.querySelectorAll("label").forEach((label, at) => { if (at) label.style.setProperty("--head", `var(--series-${((at - 1) % 5) + 1})`); });
 
   const own = record.tokenizer.words;
-  const first = beginnings.map((text) => /^\s*([\p{L}\p{N}]+)/u.exec(text)?.[1]).find(Boolean) ?? own?.find((each) => /^\p{L}/u.test(each));
+  const same = new Map(own?.map((each) => [each.toLowerCase(), each]));
 
-  /** The ids of what is typed; a mistake is said next to the field. */
+  /** A typed text as the model spells it: a word of other case, or without its blank, is the one that it knows. */
+  function spelled(text) {
+    const known = (each) => (tokenizer.ids.has(each) ? each : same.get(each.toLowerCase()));
+    return own ? tokenizer.cut(text).map((each) => known(each) ?? known(` ${each}`) ?? (/[\p{L}\p{N}]/u.test(each) ? undefined : known(each.trim())) ?? each).join("") : text;
+  }
+  /** The beginning of a story that is nearest to a text: those of its words that a story can have, each after at most REACH others. */
+  function nearest(text) {
+    let taken = [];
+    const reader = (all) => { const one = new tinylm.StoryReader(stories); return all.every((each) => one.read(each)) && one; };
+    for (const each of tokenizer.cut(text.slice(before.length)).filter((each) => tokenizer.ids.has(each)).slice(0, HEARD)) {
+      const way = [...taken];
+      while (!reader([...way, each]) && way.length < taken.length + REACH) way.push([...reader(way).probs()].reduce((a, b) => (b[1] > a[1] ? b : a))[0]);
+      if (reader([...way, each])) taken = [...way, each];
+    }
+    return taken.join("");
+  }
+  /** What is typed, as ids; where the model cannot read it, what is wrong and the ids of what it can begin with instead. */
   function typed() {
+    const whole = spelled(before + joined(field.value, own)), able = (known) => before + (known.trim() || beginnings[0].trim());
     try {
-      const ids = tokenizer.encode(before + joined(field.value, own));
-      if (!ids.length) return { wrong: `Type at least one ${unit}.` };
+      const ids = tokenizer.encode(whole);
+      if (!ids.length) return { wrong: `Type at least one ${unit}.`, ids: tokenizer.encode(beginnings[0]) };
       if (!field.value.trim()) return { ids, note: "The field is empty, so the model begins the text on its own." };
-      const count = `The model reads this as ${many(ids.length)} token${ids.length === 1 ? "" : "s"}`;
-      return { ids, note: ids.length > limit ? `${count}, but sees only the last ${ids.length - start(ids.length)} of them.` : `${count}.` };
+      const count = `The model reads this as ${many(ids.length)} token${ids.length === 1 ? "" : "s"}`, told = stories ? rules(stories, word) : NO_RULES;
+      ids.forEach((id) => told.read(id));
+      const isStory = told.broken === Infinity, odd = isStory ? "" : ` No story has “${named(ids[told.broken])}” there. Nearest that works:`;
+      return { ids, instead: isStory ? null : able(nearest(whole)), note: `${ids.length > limit ? `${count}, but sees only the last ${ids.length - start(ids.length)} of them` : count}.${odd}` };
     } catch (error) {
       if (error.name !== "Unknown") throw error;
-      const isFirst = error.place === before.length && own?.includes(` ${error.word}`), instead = first ? ` Try “${first}”.` : "";
-      return { wrong: isFirst ? `A ${text} cannot begin with “${error.word}”: the model knows this word only after a blank.${instead}` : tokenizer.explain(error, text) };
+      const instead = able(stories ? nearest(whole) : [...whole].slice(0, error.place).join(""));
+      return { wrong: `${tokenizer.explain(error, text).replace(/ (Try|Leave it) .*$/s, "")} Nearest that works:`, ids: tokenizer.encode(instead), instead };
     }
   }
-  /** Offers the likeliest words: those that begin with the letters of an unfinished word, or those that come next. */
-  async function offer(isWrong) {
-    if (offeredFor === `${isWrong} ${field.value}`) return; // what is there may have the focus
-    offeredFor = `${isWrong} ${field.value}`;
-    const mine = (offered += 1), [, head, letters] = /^(.*?)([\p{L}\p{N}]*)$/su.exec(field.value), stem = isWrong ? letters : "";
-    if (!own) return;
-    let ids;
-    try { ids = tokenizer.encode(before + joined(isWrong ? head.trimEnd() : field.value, own)); } catch { ids = []; }
-    if (!ids.length) return void likely.replaceChildren();
-    const found = await (await live).read(ids.slice(start(ids.length)), { by: `${paper.name} offers` }).catch(() => null);
-    if (!found || mine !== offered) return;
-    const { order, probs } = nextTokenProbs(found.logits.slice(0, V)), kept = order.filter((id) => (stem || probs[id] >= VISIBLE) && word(id).trim() && word(id).trim().startsWith(stem));
-    likely.replaceChildren(...kept.slice(0, OFFERS).map((id) => make("button", { type: "button", class: "plain", title: `Type ${named(id)}`, onclick: () => take(stem ? head : field.value, word(id)) }, named(id))));
+  /** Offers what can be taken instead, and the likeliest words: those that an unfinished one can become, or those that come next. */
+  async function offer({ wrong, instead }) {
+    if (offeredFor === `${wrong} ${field.value}`) return; // what is there may have the focus
+    offeredFor = `${wrong} ${field.value}`;
+    const mine = (offered += 1), [, head, letters] = /^(.*?)([\p{L}\p{N}]*)$/su.exec(field.value), stem = wrong ? letters.toLowerCase() : "";
+    const next = async (text, begins) => {
+      let ids = [];
+      try { ids = tokenizer.encode(spelled(before + joined(text, own))); } catch { /* nothing comes after an unknown word */ }
+      const found = own && ids.length && (await (await live).read(ids.slice(start(ids.length)), { by: `${paper.name} offers` }).catch(() => null));
+      if (!found) return [];
+      const { order, probs } = nextTokenProbs(found.logits.slice(0, V)), kept = order.filter((id) => probs[id] >= VISIBLE && word(id).trim() && word(id).trim().toLowerCase().startsWith(begins));
+      return kept.slice(0, OFFERS).map((id) => make("button", { type: "button", class: "plain", title: `Type ${named(id)}`, onclick: () => take(text, word(id)) }, named(id)));
+    };
+    const completed = stem ? await next(head.trimEnd(), stem) : [], usual = completed.length ? [] : await next(instead ? instead.trim() : field.value, "");
+    const near = instead && !completed.length ? [make("button", { type: "button", class: "plain near", onclick: () => take(instead, "") }, instead.trim())] : [];
+    if (mine === offered) likely.replaceChildren(...near, ...completed, ...usual);
   }
   function take(text, more) {
     field.value = (text.trim() ? text.trimEnd() + more : more).trimStart();
     begin();
     field.focus();
   }
-  function report({ wrong, note }) {
-    offer(Boolean(wrong));
+  function report(found) {
+    const { wrong, note } = found;
+    offer(found);
     problem.textContent = wrong ?? note;
     problem.classList.toggle("wrong", Boolean(wrong));
     field.setAttribute("aria-invalid", String(Boolean(wrong)));
     allow();
   }
-  /** Lets a visitor press only what makes sense now: while the field holds a mistake, the text is still the last one. */
+  /** Lets a visitor press only what makes sense now. */
   function allow() {
-    const isWrong = field.getAttribute("aria-invalid") === "true", isPast = state.at < state.ids.length;
+    const isPast = state.at < state.ids.length;
     view.classList.toggle("writing", Boolean(state.run));
-    buttons.write.disabled = buttons.again.disabled = isWrong;
-    buttons.one.disabled = isWrong || Boolean(state.run);
+    buttons.one.disabled = Boolean(state.run);
     buttons.end.hidden = !isPast || !state.seen;
-    for (const button of bars.table.querySelectorAll("button")) button.disabled = isWrong || Boolean(state.run) || isPast;
+    for (const button of bars.table.querySelectorAll("button")) button.disabled = Boolean(state.run) || isPast;
   }
-  /** Whether the text begins as the field says; a mistake gets the focus. */
-  function agreed() {
+  /** Lets the text begin as the field says, or with what is nearest to it. */
+  function agree() {
     clearTimeout(typing);
     const found = typed();
     report(found);
-    if (found.wrong) field.focus();
-    else if (state.from !== field.value) restart(found.ids);
-    return !found.wrong;
+    if (state.from !== field.value) restart(found.ids);
   }
   function begin() {
     pause();
     state.from = null;
-    if (agreed()) look();
+    agree();
+    look();
   }
   /** The text begins again with this seed. */
   function sow(seed) {
@@ -546,7 +568,7 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
     return ids === state.ids && (await look()) && !story.isOver;
   }
   async function write(isNew = false) {
-    if (!agreed()) return;
+    agree();
     const mine = (state.run = runs += 1);
     buttons.write.textContent = "Pause";
     reveal(isNew);
@@ -571,7 +593,7 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
     const found = typed();
     if (found.wrong) {
       problem.textContent = "";
-      offer(true);
+      offer(found);
       typing = setTimeout(() => report(found), IDLE_MS);
     } else { report(found); restart(found.ids); look(); }
   });

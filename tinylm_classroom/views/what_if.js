@@ -24,7 +24,7 @@ const CARD = `
   .panel p { flex: 1 1 100%; margin: 0; color: var(--quiet) } .panel table { border-spacing: 5px 4px; border-collapse: separate; margin: 0 } .panel th { font-weight: 400; color: var(--quiet); padding: 0 6px; white-space: nowrap }
   .panel td { padding: 0 } .panel td button { width: 104px; padding: 3px 6px } .panel button { padding: 3px 14px } .panel select, .panel input { font: inherit; padding: 3px 8px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
   .panel button:not([aria-pressed=true]) { background: none; color: var(--accent); border-color: var(--line) }
-  .changes { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center; margin: 0 0 10px; font-size: var(--type-label); min-height: 34px } .changes b { margin-right: 4px }
+  .changes { display: flex; flex-wrap: wrap; gap: 6px 8px; align-items: center; margin: 0 0 10px; font-size: var(--type-label); min-height: 34px } .changes > b { margin-right: 4px }
   .changes button { padding: 3px 12px; border-radius: 20px; border-color: var(--line); background: none; color: var(--ink) } .changes button:hover { background: var(--soft) }
   .next { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 0 } .next th { font-weight: 400; text-align: left; padding: 3px 10px 3px 0; white-space: nowrap }
   .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0 2px 14px; text-align: right; white-space: nowrap; vertical-align: middle } .next th:nth-child(n + 3) { text-align: right; padding: 0 0 0 14px } .next td.bars { width: 62%; padding: 2px 12px }
@@ -108,7 +108,7 @@ function strongest(attention) {
 
 /** What the model of a page answers where there is no kernel, as `_data` of what_if.py. */
 function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
-  const [L, H, F] = data.sizes;
+  const [L] = data.sizes;
   function tokenLike(word, old) {
     const spellings = old.startsWith(" ") ? [` ${word}`, word] : [word, ` ${word}`];
     let problem = new Error(`${word} is not one token: give a word that is a single token`);
@@ -120,7 +120,6 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
     }
     throw problem;
   }
-  const within = (name, value, size) => { if (!(value < size)) throw new Error(`${name} ${value} is not one of the model's ${size}, which count from 0 to ${size - 1}`); };
   function meanOf(layer, head) {
     const { shape: [, heads, S, D], halves } = data.means, all = tinylm.unpackHalves(halves);
     return Array.from({ length: S }, (_, at) => Array.from(all.subarray(((layer * heads + head) * S + at) * D, ((layer * heads + head) * S + at + 1) * D)));
@@ -133,15 +132,10 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
     const inside = { silence: [], means: [], forbid: [], stop: [], write: [] }, all = changesOf(state);
     for (const change of all) {
       const { verb, at, what } = fields(change);
-      if (verb !== "word") within("layer", at[0], L);
-      if (["silence", "mean", "forbid"].includes(verb)) within("head", at[1], H);
-      if (verb === "write") within("unit", at[1], F);
-      if (verb === "forbid" && !(at[3] <= at[2] && at[2] < given.length)) throw new Error(`word ${at[2]} cannot look at word ${at[3]}: there are words 0 to ${given.length - 1}, and none looks ahead`);
-      if (verb === "stop" && !(what in PARTS)) throw new Error(`there is no part ${what}: stop attention or ffn`);
-      if (verb === "word") {
-        if (at[0] >= given.length) throw new Error(`position ${at[0]} is not one of the text's ${given.length}, which count from 0`);
-        now[at[0]] = tokenLike(what, decode(given[at[0]]));
-      } else if (verb === "mean") inside.means.push([...at, meanOf(...at)]);
+      const place = { word: at[0], forbid: at[2] }[verb];
+      if (place >= given.length) throw new Error(`position ${place} is not one of the text's ${given.length}, which count from 0`);
+      if (verb === "word") now[place] = tokenLike(what, decode(given[place]));
+      else if (verb === "mean") inside.means.push([...at, meanOf(...at)]);
       else if (verb === "write") inside.write.push([...at, tokenLike(what, " ")]);
       else inside[verb].push(verb === "stop" ? [...at, what] : at);
     }
@@ -168,9 +162,9 @@ export default {
   initialize,
   render({ model, el }) {
     const first = model.get("data"), live = model.get("live"), [L, H, F] = first.sizes, send = asker({ model, el });
-    const state = { kind: OPENS[changesOf(first.state)[0]?.split(" ")[0]] ?? "word", word: null, typed: null };
+    const state = { kind: OPENS[changesOf(first.state)[0]?.split(" ")[0]] ?? "word", word: null };
     const data = () => model.get("data"), changes = () => changesOf(data().state);
-    const ask = (request) => send({ state: data().state, look: data().look, unit_layer: data().unit_layer, ...(state.typed === null ? {} : { text: state.typed }), ...request });
+    const ask = (request) => send({ state: data().state, look: data().look, unit_layer: data().unit_layer, ...(data().text === first.text ? {} : { text: data().text }), ...request });
     const put = (all) => ask({ state: all.join("; ") });
     const without = (...starts) => changes().filter((change) => !starts.some((start) => `${change} `.startsWith(`${start} `)));
     const has = (change) => changes().includes(change);
@@ -181,6 +175,7 @@ export default {
     const own = make("input", { type: "text", value: first.text.trim(), spellcheck: "false", autocomplete: "off" });
     const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off" });
     const apply = make("button", { class: "plain" }, "Apply"), stateField = make("div", { class: "field state" }, make("label", { class: "field" }, "These changes as a text, to send or to paste", code), apply);
+    const ownField = make("fieldset", { class: "needs-kernel" }, make("label", { class: "field" }, "Your own text", own, make("button", { class: "plain" }, "Read")));
     const button = (key, text, isOn, onclick) => make("button", { type: "button", "data-key": key, "aria-pressed": isOn !== null && String(isOn), onclick }, text);
     const count = (name, n, chosen, choose) => segments(name, name, Array.from({ length: n }, (_, at) => [at, String(at)]), chosen, choose);
     const grid = (columns, cell) => make("table", {}, make("tr", {}, make("td"), ...columns.map((name) => make("th", { scope: "col" }, name))),
@@ -238,7 +233,7 @@ export default {
     function draw() {
       const focused = el.contains(document.activeElement) ? document.activeElement.dataset.key : null, now = data(), all = changes();
       problem.textContent = now.error ?? "";
-      (document.activeElement === code || document.activeElement === apply ? stateField : panel).after(problem);
+      (document.activeElement === own ? ownField : [code, apply].includes(document.activeElement) ? stateField : panel).after(problem);
       sentence.replaceChildren(...now.changed.map(word), make("span", {}, make("b", {}, "?")));
       if (live) panel.replaceChildren(make("p", {}, HINTS[state.kind]), ...PANELS[state.kind]());
       const chip = (change) => make("button", { type: "button", disabled: !live, "data-key": `chip ${change}`, "aria-label": `take back: ${told(change, now).replaceAll("*", "")}`,
@@ -254,15 +249,15 @@ export default {
     const kinds = segments("Change", "kind", KINDS, state.kind, (kind) => { state.kind = kind; draw(); });
     const view = frame(el, "What if", make("style", {}, CARD), make("p", { class: "title" }, "What if?"),
       make("p", { class: "sub" }, "Change one thing, and the model computes the next word again: the outlined bar is before, the filled one after."),
-      ...(live ? [make("fieldset", { class: "needs-kernel" }, make("label", { class: "field" }, "Your own text", own, make("button", { class: "plain" }, "Read")))] : []), sentence,
+      ...(live ? [ownField] : []), sentence,
       ...(live ? [make("fieldset", { class: "needs-kernel" }, make("div", { class: "bar" }, kinds), panel)] : []), list, say, bars,
       ...(live ? [stateField] : []), problem);
     view.classList.add("what_if");
     view.querySelector("form").addEventListener("submit", ({ submitter }) => {
       if (!live) return;
       if (submitter === apply || document.activeElement === code) return void ask({ state: code.value }); // elsewhere Enter reads the text
-      Object.assign(state, { typed: own.value, word: null });
-      ask({ state: "", look: [data().look[0], data().look[1], MOST_TOKENS - 1] });
+      state.word = null;
+      ask({ text: own.value, state: "", look: [data().look[0], data().look[1], MOST_TOKENS - 1] });
     });
     draw();
     model.on("change:data", draw);
