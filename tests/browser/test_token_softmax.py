@@ -159,8 +159,9 @@ def expected_channels(scores: torch.Tensor, shift: float, T: float) -> list[list
 
 
 def channels(page: Page) -> list[list[str]]:
-    read = "nodes => nodes.map(node => ['.share', '.exp', '.fader b'].map(part => node.querySelector(part).textContent))"
-    return [[text.replace("\xa0", " ") for text in row] for row in page.locator(f"{SOFTMAX} .channel").evaluate_all(read)]
+    parts = "['.share', '.exp', '.fader b'].map(part => node.querySelector(part).textContent)"
+    rows = page.locator(f"{SOFTMAX} .channel").evaluate_all(f"nodes => nodes.map(node => {parts})")
+    return [[text.replace("\xa0", " ") for text in row] for row in rows]
 
 
 def drag(page: Page, name: str, by: float) -> None:

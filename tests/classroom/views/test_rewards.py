@@ -137,9 +137,7 @@ def test_words_table_and_size(shown):
     )  # fmt: skip
     rows = table_rows(view.html)
     assert [row[0] for row in rows[1:]] == ["1", "44", "86", "129", "172", "215", "257", "300"]
-    assert rows[2][2:] == ["⟨0.44⟩"] and all(
-        cell[0] + cell[-1] == "⟨⟩" for row in rows[1:] for cell in row[1:]
-    )
+    assert rows[2][2:] == ["⟨0.44⟩"] and all(cell[0] + cell[-1] == "⟨⟩" for row in rows[1:] for cell in row[1:])
     assert len(json.dumps(stored(view), allow_nan=False)) <= 60_000
     assert not re.search(r"<(style|script|svg)\b|https?:", view.html.replace(DARK_NOTEBOOK, ""))
 
