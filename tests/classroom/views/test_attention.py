@@ -104,9 +104,9 @@ def test_an_unknown_word_is_answered_with_words_that_the_model_knows(tokenizer, 
 def test_no_view_tells_a_reader_to_build_a_tokenizer():
     words = shipped().tokenizer
     view = attention_view(shipped().model, words, "\nOne day")
-    assert ask(view, text="One quick day")["error"] == (
-        "The model knows only 345 words, and not “quick”. Try “quiet” or “quietly”."
-    )
+    for word, others in (("quit", "“quiet” or “quietly”"), ("quick", "“Quick”")):
+        says = f"The model knows only 345 words, and not “{word}”. Try {others}."
+        assert ask(view, text=f"One {word} day")["error"] == says
 
 
 def test_a_story_carries_what_determines_its_next_words():
