@@ -134,16 +134,18 @@ class ListTokenizer extends Tokenizer {
     return [...new Set(found)].sort((a, b) => shared(b) - shared(a)).slice(0, 5);
   }
 
-  /** As `explained` of views/typed.py. text: what is typed. */
-  explain(error, text = "text") {
+  /** As `explained` of views/typed.py. text: what is typed; offers: whether to say what to type instead. */
+  explain(error, text = "text", offers = true) {
     if (error.name !== "Unknown") return error.message;
     const { word } = error, own = bare(word), name = `“${shown(own || word)}”`;
     if (this.ids.has(` ${word}`)) return `The model knows ${name} only after a blank.`;
     const where = /\p{L}/u.test(own) ? `: at the beginning of a ${text} or after a quotation mark` : "";
     if (this.kind === "words" && this.ids.has(own)) return `The model knows ${name} only without a blank before it${where}.`;
+    const problem = `The model knows only ${this.vocab_size.toLocaleString("en")} ${this.what}s, and not ${name}.`;
+    if (!offers) return problem;
     const instead = this.instead(word).map((each) => `“${each}”`), last = instead.pop();
     const fix = last ? `Try ${instead.length ? `${instead.join(", ")} or ` : ""}${last}.` : "Leave it out.";
-    return `The model knows only ${this.vocab_size.toLocaleString("en")} ${this.what}s, and not ${name}. ${fix}`;
+    return `${problem} ${fix}`;
   }
 
   /** Known words: the same in other letters, those that begin like it, or some that are common in a text. */

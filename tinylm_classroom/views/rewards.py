@@ -179,7 +179,7 @@ def _draw(run: RewardRun) -> Figure:
         top.plot(steps, curves["reward"], color=SERIES[0], alpha=0.35, linewidth=1.2, linestyle="-")
         top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
         top.set(title="Reward while it learns", ylabel="mean reward", xlabel="update")
-        top.set(xlim=(0, run.total), ylim=(min(0.0, *curves["reward"], 0.0), None))
+        top.set(xlim=(0, run.total), ylim=(min([0.0, *curves["reward"]]), None))
         top.locator_params(axis="x", integer=True)
         told = figure.add_subplot(grid[1])
         told.axis("off")

@@ -37,8 +37,8 @@ function share(exponents) {
 function compute(scores, shift, warmth) {
   const shifted = scores.map((x) => f(f(x) + f(shift))), best = shifted.indexOf(Math.max(...shifted));
   if (!warmth) return { shifted, best, stable: { shares: shifted.map((_, i) => Number(i === best)) } };
-  const scaled = shifted.map((x) => f(x / f(warmth))), lowered = scaled.map((x) => f(x - scaled[best]));
-  return { shifted, best, scaled, lowered, naive: share(scaled), stable: share(lowered) };
+  const scaled = shifted.map((x) => f(x / f(warmth)));
+  return { shifted, best, scaled, naive: share(scaled), stable: share(scaled.map((x) => f(x - scaled[best]))) };
 }
 
 /** A positive number in three digits: 0.132, 42.0, 5,064 or 3.4×10³⁸; inf and NaN as torch prints them. */
@@ -100,9 +100,12 @@ function mount(el, { names, scores: given }) {
     why.replaceChildren(...prose(because()));
   }
 
+  /** The score that the words are about: the one that moved last, or the largest. */
+  const subject = () => (typeof hand === "number" ? hand : now.best);
+
   /** What the last move did, in numbers. */
   function told() {
-    const { shares } = now.stable, old = before?.stable.shares, i = typeof hand === "number" ? hand : now.best, gets = `**${names[i]}** gets **${percent(shares[i])}**`;
+    const { shares } = now.stable, old = before?.stable.shares, i = subject(), gets = `**${names[i]}** gets **${percent(shares[i])}**`;
     if (!before) return `${gets}, the largest part. Drag a knob up or down: what happens to the others?`;
     const instead = percent(shares[i]) === percent(old[i]) ? `${gets}, as before` : `${gets} instead of ${percent(old[i])}`;
     if (hand === "shift") return `${state.shift} added to every score: **no probability changes**. ${instead}.`;
@@ -119,7 +122,7 @@ function mount(el, { names, scores: given }) {
     if (hand === "shift") return "Every exponential grows by the same factor, and so does their sum.";
     if (hand === "warmth" && state.warmth < 1) return "Below 1 the temperature makes every difference larger: the largest score gets more.";
     if (hand === "warmth" && state.warmth > 1) return "Above 1 the temperature makes every difference smaller: the probabilities become more alike.";
-    const i = typeof hand === "number" ? hand : best, [at] = [...names.keys()].filter((each) => each !== i).sort((a, b) => shifted[b] - shifted[a]), gap = Math.abs(shifted[i] - shifted[at]);
+    const i = subject(), [at] = [...names.keys()].filter((each) => each !== i).sort((a, b) => shifted[b] - shifted[a]), gap = Math.abs(shifted[i] - shifted[at]);
     if (gap < 0.005) return `It has as much as **${names[at]}**: their scores are equal.`;
     const divided = state.warmth === 1 ? "" : ` ÷ ${state.warmth}`, isAhead = shifted[i] > shifted[at];
     return `${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its probability is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;

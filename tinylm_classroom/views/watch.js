@@ -400,12 +400,17 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
   }
   /** The beginning of a story that is nearest to a text: those of its words that a story can have, each after at most REACH others. */
   function nearest(text) {
-    let taken = [];
-    const reader = (all) => { const one = new tinylm.StoryReader(stories); return all.every((each) => one.read(each)) && one; };
+    const after = (all) => { const one = new tinylm.StoryReader(stories); all.forEach((each) => one.read(each)); return one; };
+    let taken = [], reader = after(taken);
     for (const each of tokenizer.cut(text.slice(before.length)).filter((each) => tokenizer.ids.has(each)).slice(0, HEARD)) {
       const way = [...taken];
-      while (!reader([...way, each]) && way.length < taken.length + REACH) way.push([...reader(way).probs()].reduce((a, b) => (b[1] > a[1] ? b : a))[0]);
-      if (reader([...way, each])) taken = [...way, each];
+      let isRead = reader.read(each);
+      while (!isRead && way.length < taken.length + REACH) {
+        way.push([...reader.probs()].reduce((a, b) => (b[1] > a[1] ? b : a))[0]);
+        reader.read(way.at(-1));
+        isRead = reader.read(each);
+      }
+      if (isRead) taken = [...way, each]; else reader = after(taken);
     }
     return taken.join("");
   }
@@ -423,7 +428,7 @@ function writer(el, { record, live, beginnings, stories, isCompact }) {
     } catch (error) {
       if (error.name !== "Unknown") throw error;
       const instead = able(stories ? nearest(whole) : [...whole].slice(0, error.place).join(""));
-      return { wrong: `${tokenizer.explain(error, text).replace(/ (Try|Leave it) .*$/s, "")} Nearest that works:`, ids: tokenizer.encode(instead), instead };
+      return { wrong: `${tokenizer.explain(error, text, false)} Nearest that works:`, ids: tokenizer.encode(instead), instead };
     }
   }
   /** Offers what can be taken instead, and the likeliest words: those that an unfinished one can become, or those that come next. */
