@@ -189,7 +189,7 @@ assert wide is None
 features = ["person", "thing", "flies", "colour"]
 words = {"kite": [0.0, 1, 1, 0], "lamp": [0.0, 1, 0, 0], "Mia": [1.0, 0, 0, 0]}
 words |= {"pilot": [1.0, 0, 1, 0], "red kite": [0.0, 1, 1, 1]}
-questions = {"for a windy day?": [0.0, 1, 2, 0], "can it sing?": [1.0, 0, 0, 0]}
+questions = {"fun in the wind?": [0.0, 1, 2, 0], "can it sing?": [1.0, 0, 0, 0]}
 questions |= {"can it be given?": [-1.0, 1, 0, 0]}
 
 # %% [markdown]
@@ -378,9 +378,7 @@ for seed in SEEDS:
 rest = {each: [i for i in range(5) if i != at] for at, each in enumerate(words)}
 predict(
     "We leave out one of the five words. Without four of them the layer still finds all three questions. Which word can it not do without?",
-    key=lambda: next(
-        each for each, seen in rest.items() if (learn_questions(seen, 300) - question_weights)[0, 3].abs() > 0.1
-    ),
+    key=lambda: next(each for each in words if (learn_questions(rest[each], 300) - question_weights).abs().max() > 0.1),
     choices={
         "kite": "*lamp* is a thing, and *pilot* against *Mia* shows what flying adds.",
         "Mia": "*pilot* is a person who flies, and *kite* against *lamp* shows what flying adds. The rest is *Mia*.",
@@ -407,9 +405,8 @@ for seed in SEEDS:
     for each, seen in rest.items():
         start, end = (learn_questions(seen, n, seed=seed) for n in (0, 300))
         assert (x[seen] @ end.T - answers[seen]).square().mean() < 1e-4
-        assert (
-            ((end - question_weights).abs().max() > 0.01) == torch.equal(start[:, 3], end[:, 3]) == (each == "red kite")
-        )
+        assert ((end - question_weights).abs().max() > 0.01) == (each == "red kite")
+        assert torch.equal(start[:, 3], end[:, 3]) == (each == "red kite")
 
 # %% [markdown]
 # A loss of 0 on the words that a layer has seen does not prove that it has found the questions. Nothing ever corrected the weights of colour, so the answers for the red kite are wrong. [[fewer-words]] This is the difference between fitting and **generalizing**, so always test on what the fit has not seen. Section 6 does.
@@ -523,10 +520,10 @@ print(embed.weight.grad)
 
 # %% [markdown]
 # ## 6. Enough is not needed
-# Back to the map: girls and boys are two clouds. Does the model *use* this difference? After *shy Mia wandered to Eastbridge.* it continues with *She*. **Your task:** exchange *Mia*, first for a boy and then for a thing.
+# Back to the map: girls and boys are two clouds. Does the model *use* this difference? After *shy Mia wandered to Eastbridge.* it continues with *She*. Here *Mia* is exchanged for *Omar*. **Your task:** try other names, and then a thing.
 
 # %% tags=["source-hidden"] deck="Task: exchange Mia. Which pronoun follows?"
-what_if(model, tokenizer, "\nOne snowy day, shy Mia wandered to Eastbridge.", "word 4 Omar")
+what_if(model, tokenizer, "\nOne snowy day, shy Mia wandered to Eastbridge.", "word 6 Omar")
 
 # %% [markdown]
 # Now without another name: we only move the rows of names. The **arrow** leads from the mean of ten girls to the mean of ten boys, and we add it to names that it was *not* made from. (The model's scores are called logits; lesson 03 explains them.)
@@ -607,13 +604,12 @@ predict(
 linear_figures.fit_and_test(splits)
 
 # %% tags=["source-hidden"] evidence="turned" tried="held-out"
-# Checked: arrows of other names turn every name; other directions of the same length turn none.
+# Checked: arrows of other names turn every name; another direction of the same length turns none.
 SEEDS = range(5)
 for seed in SEEDS:
     made, arrow = half(seed), arrow_of(half(seed))
     assert says_he(arrow)[~made].all() and not says_he(-arrow)[~made].any()
-    anywhere = torch.randn(128, generator=torch.Generator().manual_seed(seed))
-    assert (says_he(anywhere / anywhere.norm() * arrow.norm()) == is_boy).all()
+    assert (says_he(arrow.flip(0)) == is_boy).all()
 
 # %% tags=["source-hidden"] evidence="not-needed" tried="held-out"
 # Checked: left out one by one, nearly every name keeps its pronoun, with the direction or the rest alone.

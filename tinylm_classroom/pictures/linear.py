@@ -18,6 +18,8 @@ from ..display.theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
 
 _MARKS = "osD^vX"
 _HUES = [*SERIES[:4], AXIS_COLORS["S"].light, INK]
+# Where the name of a cloud is, as two clouds may be one.
+_SIDES = {"boys": (0, 1), "things": (0, 1), "colours": (1, 0), "traits": (-1, 0)}
 _LIMIT = 3.0  # of the colours of weights
 
 
@@ -51,6 +53,7 @@ def word_map(tables: Mapping[str, Tensor], kinds: Mapping[str, Tensor]) -> None:
             ax.set_title(when, size=20, weight="normal", loc="center")
             ax.xaxis.label.set_size(18)
         both[0].set_ylabel("second direction", size=18)
+        both[1].margins(x=0.14)
         both[0].set_box_aspect(1)
         both[1].set_box_aspect(1)
         title = "Training sorts the words, and nobody named a kind"
@@ -80,10 +83,14 @@ def _draw_kinds(ax: Axes, points: Sequence[Tensor], size: int, names: Sequence[s
         style = {"s": size, "color": _HUES[at], "marker": _MARKS[at], "edgecolors": "white"}
         ax.scatter(across, up, **style)
     for at, name in enumerate(names):
-        middle = points[at].mean(0).tolist()
+        side = torch.tensor(_SIDES.get(name, (0, -1)))
+        (low, _), (high, _) = points[at].min(0), points[at].max(0)
+        middle = points[at].mean(0)
+        edge = torch.where(side > 0, high + 0.04, torch.where(side < 0, low - 0.04, middle))
         halo = [withStroke(linewidth=6, foreground="white")]
         style = {"size": 20, "weight": "bold", "color": _HUES[at], "path_effects": halo}
-        ax.text(*middle, name, ha="center", va="center", zorder=5, **style)
+        across = {1: "left", -1: "right"}.get(int(side[0]), "center")
+        ax.text(*edge.tolist(), name, ha=across, va="center", zorder=5, **style)
 
 
 def _grid(
@@ -110,19 +117,20 @@ def three_grids(
     out); one answer is framed with the two rows that it comes from.
     """
     answers = x @ weight.T  # (words, in) @ (in, out) -> (words, out)
+    short = [each.split()[-1] for each in asked]
     grids = {
         "x": (x, words, features),
         "weight": (weight, asked, features),
-        "answers": (answers, words, asked),
+        "answers": (answers, words, short),
     }
     widths = [numbers.shape[1] for numbers, _, _ in grids.values()]
-    with drawing(12.4, 5.6, axes_grid=False) as figure:
+    with drawing(12.4, 5.2, axes_grid=False) as figure:
         three = figure.subplots(1, 3, width_ratios=widths)
         for ax, (name, (numbers, rows, columns)) in zip(three, grids.items(), strict=True):
             _grid(ax, numbers, rows, columns)
-            ax.set_anchor("N")
-            shape = "{} rows of {}".format(*numbers.shape)
-            ax.set_title(f"{name}: {shape}", size=19, weight="normal", loc="center")
+            ax.set(ylim=(len(words) - 0.5, -0.5), anchor="N")  # as high as the others: to scale
+            ax.tick_params(axis="x", pad=4)
+            ax.set_title(f"{name} {tuple(numbers.shape)}", size=20, weight="normal", loc="center")
         for ax, width in zip(three, (widths[0], widths[1], 1), strict=True):
             edges = {"xy": (-0.5, -0.5), "width": width, "height": 1, "fill": False}
             frame = type(ax.patch)(**edges, ec=SERIES[1], lw=5, zorder=3, clip_on=False)
@@ -255,8 +263,8 @@ def found_questions(
     grids["hidden"] = hidden
     errors = {n: _errors(learn, hidden, n, seeds) for n in (0, 10, 30, 100)}
     title = "From answers alone, each row becomes a question"
-    with drawing(12.4, 7.2, axes_grid=False) as figure:
-        above, below = figure.subfigures(2, 1, height_ratios=(4.2, 3))
+    with drawing(12.4, 6.7, axes_grid=False) as figure:
+        above, below = figure.subfigures(2, 1, height_ratios=(3.8, 2.9))
         row = above.subplots(1, len(grids), sharey=True)
         for ax, (when, weights) in zip(row, grids.items(), strict=True):
             _grid(ax, weights, asked, features, digits=1)
@@ -271,8 +279,8 @@ def found_questions(
         ax.set_xticks(range(len(errors)), [f"{updates} updates" for updates in errors], size=18)
         ax.tick_params(axis="y", labelsize=18)
         ax.set(xlim=(-0.5, len(errors) - 0.5), ylim=(-0.2, None))
-        ax.set_title("largest difference from the hidden weights, a dot for each run", size=18)
-        ax.title.set_weight("normal")
+        told = "largest difference from the hidden weights, a dot for each run"
+        ax.set_title(told, size=18, weight="normal")
         ax.grid(visible=True, axis="y")
     told = "; ".join(f"{n} updates, at most {max(runs):.1f}" for n, runs in errors.items())
     columns = {when: weights.flatten().tolist() for when, weights in grids.items()}
