@@ -6,7 +6,7 @@
 # *Teaches* in about 45 minutes, plus 15 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson has one idea: a layer is a list of questions, each question is a row of weights, and the rows are learned. Sections 3 and 4 are its heart. Section 2 is for people who have never seen PyTorch; if everybody has, keep its prediction only.
+# The lesson has one idea: a layer is a list of questions, each question is a row of weights, and the rows are learned. Sections 3 and 4 are its heart. Section 2 introduces tensors; if everybody knows PyTorch, keep its prediction only.
 # Before the class: run all cells once. The last section uses the map of the first one again, so leave the map on the board.
 
 # %% [markdown] tags=["note"]
@@ -27,7 +27,7 @@
 
 # %% [markdown]
 # ## 1. A map of words
-# A language model first replaces each word by a list of numbers, a **vector**. In our shipped model these are 128 numbers: the coordinates of a point, and points can be drawn.
+# A language model first replaces each word by a list of numbers, a **vector**. In our shipped model these are 128 numbers: the coordinates of a point. The map shows these points along the two directions in which they vary most, their first two **principal components**.
 
 # %%
 import torch
@@ -71,7 +71,7 @@ for shown in (kinds, word_kinds(tokenizer, ("weather", "job", "food", "feeling")
     assert nearest_is_same(table, shown) > 0.65 > 0.45 > max(*by_chance, nearest_is_same(untrained, shown))
 
 # %% [markdown]
-# So the groups are real. Usually the nearest word is of the same kind, also for weather, jobs, food and feelings, which are not in the map; before training it is not. [[word-map]] It is a tendency: *kite* is near words that are not things. And nobody gave the model a list of colours. It only learned to predict the next word.
+# Two words are near if the **cosine** of the angle between their vectors is large: it is 1 for the same direction, 0 for a right angle. The groups are real: usually the nearest word is of the same kind, also for weather, jobs, food and feelings, which are not in the map; before training it is not. [[word-map]] It is a tendency: *kite* is near words that are not things. And nobody gave the model a list of colours. It only learned to predict the next word.
 #
 # What does a layer do with a vector (section 3), how does it learn (section 4), where do the first vectors come from (section 5), and what does a group in such a map prove (section 6)?
 
@@ -93,13 +93,13 @@ for shown in (kinds, word_kinds(tokenizer, ("weather", "job", "food", "feeling")
 
 # %% [markdown]
 # ## 2. Tensors, quickly
-# If you have never seen PyTorch: everything inside a model is a **tensor**, a grid of numbers with any number of axes. Here are the first tokens of two stories, as ids:
+# If you have never seen PyTorch: everything inside a model is a **tensor**, a grid of numbers with any number of axes. Here are the first tokens of two stories, as ids; a line end comes before each story, as in training.
 
 # %%
 from tinylm_classroom import trace
 
-texts = ("\nOne snowy day, shy Mia", "\nOne warm evening, brave Omar")
-starts = torch.tensor([tokenizer.encode(text) for text in texts])  # (B, T)
+texts = ("One snowy day, shy Mia", "One warm evening, brave Omar")
+starts = torch.tensor([tokenizer.encode("\n" + text) for text in texts])  # (B, T)
 print(starts, starts.shape, starts.dtype)
 
 # %% [markdown]
@@ -294,7 +294,7 @@ for seed in SEEDS:
 #
 # **Cut if short.** The chain by hand; keep its picture.
 #
-# **Tried.** Twenty starts. 100 updates with five words: largest difference from the hidden weights at most 0.004 at the rate 1, 0.000005 at 2, 1.6 at 0.1 (0.005 after 1,000), and it explodes at 3. Leave one word out, ten starts, 300 updates, rates 1 and 2: without kite, lamp, Mia or pilot at most 0.0004; without the red kite 0.35 to 1.8, with a loss below 0.000001 on the other four. At the rate 0.3 the four that can be left out are at 0.2 or less and still falling.
+# **Tried.** Twenty starts. 100 updates with five words: largest difference from the hidden weights at most 0.004 at the rate 1, 0.000005 at 2, 1.6 at 0.1 (0.005 after 1,000), and it explodes at 3. Leave one word out, ten starts, 300 updates, rates 1 and 2: without kite, lamp, Mia or pilot at most 0.0004; without the red kite 0.35 to 1.8, with a loss below 0.000001 on the other four. At the rate 0.3 the four others are at 0.2 or less and still falling.
 
 # %% [markdown]
 # ## 4. A layer learns its questions
@@ -512,11 +512,11 @@ print(embed.weight.grad)
 # **Usual answers.**
 # - *About half, because the difference is gone* (`about half`): It is gone for the names that made the direction. What else is in a row?
 # - *Then the direction is unimportant* (from the room): Alone it turns every name. Enough and needed are two questions.
-# - *But for the fitted names it is needed* (from the room): Half of what is taken from them is their own. See the last paragraph.
+# - *But the fitted names need it* (from the room): Half of what is taken from them is their own. See the last paragraph.
 #
 # **Cut if short.** The view.
 #
-# **Tried.** Made from all 40 names and removed: 21 of 40 right, in two contexts. Left out one by one: 36 and 38 of 40. Twenty splits into 10 + 10 and 10 + 10, first context: fitted 8 to 12 of 20, others 16 to 20; second context: 9 to 13 and 17 to 20. The smallest rivals: ten random directions, and ten arrows between groups with shuffled labels, made from the tested names: 40 of 40 each. Only the direction kept, left out one by one: 35 of 40. The arrow of ten girls and ten boys added to the ten other girls, and taken from the ten other boys, 20 splits: all turned; with 0.75 of it all girls and 7 to 10 boys; with half of it 5 to 10 girls and 1 to 6 boys. The direction with and without one name: cosine 0.993 to 0.995, and still a name has 2.5 of length along the one and 1.4 along the other: 46 % is its own part.
+# **Tried.** Made from all 40 names and removed: 21 of 40 right, in two contexts. Made without the tested name: 36 and 38 of 40. Twenty splits into 10 + 10 and 10 + 10, first context: fitted 8 to 12 of 20, others 16 to 20; second context: 9 to 13 and 17 to 20. The smallest rivals: ten random directions, and ten arrows between groups with shuffled labels, made from the tested names: 40 of 40 each. Only the direction kept, made without the tested name: 35 of 40. The arrow of ten girls and ten boys added to the ten other girls, and taken from the ten other boys, 20 splits: all turned; with 0.75 of it all girls and 7 to 10 boys; with half of it 5 to 10 girls and 1 to 6 boys. The direction with and without one name: cosine 0.993 to 0.995, and still a name has 2.5 of length along the one and 1.4 along the other: 46 % is its own part.
 
 # %% [markdown]
 # ## 6. Enough is not needed
@@ -536,9 +536,9 @@ from tinylm_classroom import one_by_one
 he, she = ids_of_words(tokenizer, ["He", "She"]).tolist()
 names = torch.cat([kinds["girls"], kinds["boys"]])  # (N): 20 girls, then 20 boys
 is_boy = torch.arange(40) >= 20  # (N)
-begin, end = "\nOne snowy day, shy", " wandered to Eastbridge."
+begin, end = "One snowy day, shy", " wandered to Eastbridge."
 texts = [begin + tokenizer.decode([i]) + end for i in names.tolist()]
-prompts = torch.tensor([tokenizer.encode(text) for text in texts])  # (N, T)
+prompts = torch.tensor([tokenizer.encode("\n" + text) for text in texts])  # (N, T)
 rows = table[names]  # (N, C)
 
 

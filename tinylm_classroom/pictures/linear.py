@@ -5,6 +5,7 @@ all.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 import torch
 from matplotlib.axes import Axes
@@ -84,7 +85,8 @@ def _draw_kinds(ax: Axes, points: Sequence[Tensor], size: int, names: Sequence[s
         ax.scatter(across, up, **style)
     for at, name in enumerate(names):
         side = torch.tensor(_SIDES.get(name, (0, -1)))
-        (low, _), (high, _) = points[at].min(0), points[at].max(0)
+        low = points[at].amin(0)
+        high = points[at].amax(0)
         middle = points[at].mean(0)
         edge = torch.where(side > 0, high + 0.04, torch.where(side < 0, low - 0.04, middle))
         halo = [withStroke(linewidth=6, foreground="white")]
@@ -163,7 +165,8 @@ def slope(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
     """Shows the loss over the first of two weights, with its slope at the weights given and a step
     against it.
     """
-    (first, second), (a, b) = weights, inputs
+    (first, second) = weights
+    (a, b) = inputs
 
     def loss(weight: float) -> float:
         return (weight * a + second * b - wanted) ** 2
@@ -204,7 +207,8 @@ def chain(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
     """Shows the way from the first of two weights to the loss in boxes, what each step does above
     its arrow, and below, on the way back, its slope.
     """
-    (a, b), (first, second) = inputs, weights
+    (first, second) = weights
+    (a, b) = inputs
     guess = first * a + second * b
     error = guess - wanted
     values = [f"weight {first:g}", f"guess {guess:g}", f"error {error:g}", f"loss {error**2:g}"]
@@ -220,27 +224,28 @@ def chain(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
             box(ax, 4 * i, 0, name, letter="" if i else "C")
             ax.texts[-1].set_size(21)
         for i, (step, each) in enumerate(zip(steps, slopes, strict=True)):
-            start, end = 4 * i + 1.05, 4 * i + 2.95
+            start = 4 * i + 1.05
+            end = start + 1.9
             arrow(ax, (start, 0.2), (end, 0.2), letter="C", width=2.5)
             arrow(ax, (end, -0.2), (start, -0.2), letter="T", width=2.5)
             ax.text(4 * i + 2, 0.42, step, ha="center", va="bottom", size=18)
             at = {"ha": "center", "va": "top", "size": 20, "color": SERIES[1]}
             ax.text(4 * i + 2, -0.42, f"slope {each:g}", **at)
-        product = math.prod(slopes)
+        gradient = math.prod(slopes)
         told = " · ".join(f"{each:g}" for each in reversed(slopes))
         at = {"ha": "center", "size": 22, "color": SERIES[1]}
-        ax.text(6, -1.45, f"back from the loss: {told} = {product:g}", **at)
+        ax.text(6, -1.45, f"back from the loss: {told} = {gradient:g}", **at)
         ax.set(xlim=(-1.3, 13.3), ylim=(-1.65, 0.95), xticks=[], yticks=[])
         ax.axis("off")
     display(
         figure,
         alt=(
             f"{', '.join(values)}, in a row. Arrows to the right carry values, arrows back the "
-            f"slopes, whose product is {product:g}."
+            f"slopes, whose product is {gradient:g}."
         ),
         caption=(
             "A slope says by how much the value at its right grows for each 1 that the value at "
-            f"its left grows. The product of all, {product:g}, is the gradient."
+            f"its left grows. The product of all, {gradient:g}, is the gradient."
         ),
         table={"from": values[:-1], "to": values[1:], "slope": [*slopes]},
     )
@@ -295,8 +300,8 @@ def found_questions(
             "answers, and finds the weights that we had hidden."
         ),
         table={
-            "question": [each for each in asked for _ in features],
-            "weight of": [*features] * len(asked),
+            "question": [each for each, _ in product(asked, features)],
+            "weight of": [each for _, each in product(asked, features)],
             **columns,
         },
         digits=2,
