@@ -301,10 +301,12 @@ for seed in SEEDS:
 # We chose the weights by hand. To find them, a layer needs the right answers for a few words, and a **loss**: here the square of the error. The **gradient** says for each weight how fast the loss grows if this weight grows. `backward()` computes it:
 
 # %% deck="backward() computes a gradient for each weight"
+# ESSENTIAL
 inputs, wanted = torch.tensor([3.0, -1.0]), 4.0
 weights = torch.tensor([2.0, 1.0], requires_grad=True)
 loss = (weights @ inputs - wanted) ** 2
 loss.backward()
+# END
 print(f"loss {loss.item():.0f}, gradient {weights.grad.tolist()}")
 
 # %% tags=["source-hidden"] deck="The gradient is 6. By how much does the loss grow?"
@@ -357,7 +359,7 @@ def learn_questions(seen, n_updates, lr=1.0, seed=2):
         loss.backward()
         with torch.no_grad():  # the step itself is not recorded
             weight -= lr * weight.grad
-        weight.grad = None  # otherwise the next gradient would be added to it
+        weight.grad = None  # otherwise the next one is added
         # END
     return weight.detach()
 
@@ -389,14 +391,14 @@ predict(
 )
 
 # %% deck="A loss of 0, and still the wrong question"
+# ESSENTIAL
 leave_out = "red kite"  # try "pilot" and "Mia"
 lr = 1.0  # try 0.1, 2.0 and 3.0
 seen = [i for i, each in enumerate(words) if each != leave_out]
-# ESSENTIAL
 found = learn_questions(seen, 300, lr)
+# END
 for name, rows in {"seen": seen, "all": range(5)}.items():
     print(f"loss on {name}: {(x[rows] @ found.T - answers[rows]).square().mean():.2f}")
-# END
 
 # %% tags=["source-hidden"] evidence="fewer-words" tried="seeds"
 # Checked: without the red kite the weights of colour stay as drawn, the loss is 0, its answers are wrong.
@@ -439,7 +441,7 @@ from torch.nn.functional import one_hot
 small = torch.arange(5.0)[:, None] + torch.tensor([0.1, 0.2, 0.3])  # (V, C)
 token = 2  # try 0 and 4
 hot = one_hot(torch.tensor(token), 5).float()  # (V)
-print(small[token].tolist(), hot.tolist(), (hot @ small).tolist())
+print(small[token], hot, hot @ small)  # (C), (V), (V) @ (V, C) -> (C)
 # END
 
 # %% tags=["source-hidden"] deck="A position without a word has the id -1. What is table[-1]?"
@@ -567,8 +569,8 @@ def says_he(added):
 made = half(seed=1)
 part = 1.0  # try 0.0, 0.5 and -1.0
 he_now = says_he(part * arrow_of(made))[~made]  # the other names: girls, then boys
-print(f"He for {he_now[:10].sum()} of 10 girls and {he_now[10:].sum()} of 10 boys")
 # END
+print(f"He for {he_now[:10].sum()} of 10 girls and {he_now[10:].sum()} of 10 boys")
 
 # %% [markdown]
 # So the direction is **enough** to change the pronoun. [[turned]] Does the model also **need** it? We remove the direction from all 40 names, so that girls and boys no longer differ along it, and count how often the right pronoun is the more likely one:
