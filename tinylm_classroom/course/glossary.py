@@ -27,10 +27,10 @@ TERMS = {
         "rule, unigram, floor"
     ),
     "02": (
-        "vector, principal component, tensor, dtype, feature, weight, dot product, linear map, "
-        "matrix product, transpose, bias, gradient, chain rule, backpropagation, learning rate, "
-        "embedding, one-hot, cosine, stride, contiguous, standard deviation, variance, "
-        "generalizing, Xavier, Kaiming"
+        "vector, principal component, cosine, tensor, shape, dtype, broadcasting, feature, weight, "
+        "dot product, linear map, matrix product, transpose, bias, gradient, chain rule, "
+        "backpropagation, learning rate, embedding, one-hot, standard deviation, variance, "
+        "generalizing"
     ),
     "03": (
         "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, "
