@@ -52,6 +52,14 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
     return examine(find_exercise(name), function).diagnosis
 
 
+def yours(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A learner's function if it passes its check, otherwise the solution.
+
+    Raises KeyError for an unknown name.
+    """
+    return function if diagnose(name, function).passed else find_exercise(name).reference
+
+
 def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     """Probe the function and look for the mistake; where shapes do not fit, say which."""
     if not callable(function):

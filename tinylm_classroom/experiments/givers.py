@@ -8,7 +8,10 @@ import torch
 from tinylm_lib.layers import evaluation_mode
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.probabilities import next_token_probs
+from tinylm_lib.sampling import generate
 from tinylm_lib.storyworld import CLASSES, parse, story, words
+
+MOST_TOKENS = 120  # of a story that a model writes
 
 
 def exchanged_givers(
@@ -37,12 +40,20 @@ def _of_class(said: Iterable[str], name: str) -> list[str]:
     return [word for word in said if word.strip() in CLASSES[name]]
 
 
-def first_impossible(texts: Iterable[str]) -> list[tuple[int, int | None]]:
-    """Of each story how many words it has, and the position of the first one that StoryWorld never
-    writes there, or None.
+def first_impossible(
+    model: TransformerLM, tokenizer: Any, beginning: str, n_stories: int, seed: int
+) -> list[tuple[int, int | None]]:
+    """Of each story that a model writes how many words it has, and the position of the first one
+    that StoryWorld never writes there, or None.
     """
+    ids = torch.tensor([tokenizer.encode("\n" + beginning)] * n_stories)  # (B, T)
+    generator = torch.Generator().manual_seed(seed)
+    written = generate(
+        model, ids, MOST_TOKENS, stop_ids=tokenizer.encode("\n"), generator=generator
+    )
     found = []
-    for text in texts:
+    for row in written.tolist():
+        text = tokenizer.decode(row).strip("\n").split("\n")[0]
         at = parse(text).error_at
         found.append((len(words(text)), None if at is None else len(words(text[:at]))))
     return found

@@ -10,7 +10,7 @@ from torch import Tensor
 from tinylm_lib.layers import evaluation_mode
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.probabilities import next_token_probs
-from tinylm_lib.storyworld import CLASSES, words
+from tinylm_lib.storyworld import CLASSES, story, words
 
 LEAST = 0.4  # of its probability that a word loses at the end of a thread
 EVERY = 4  # one of so many words of a kind is put in
@@ -21,6 +21,8 @@ KINDS = {
     "the saying": ("saying1", "saying2", "saying3", "saying4"),
     "anything else": ("weather", "day", "go", "carry", "say", "feeling"),
 }
+
+REMEMBERED = ("name", "place", "object", "quotation")  # kinds of words in a Story
 
 
 class Thread(NamedTuple):
@@ -34,14 +36,14 @@ class Thread(NamedTuple):
     lost: float
 
 
-def losses(model: TransformerLM, tokenizer: Any, story: str) -> dict[int, tuple[str, Tensor]]:
+def losses(model: TransformerLM, tokenizer: Any, text: str) -> dict[int, tuple[str, Tensor]]:
     """For each word of a story that can be exchanged, its kind and what every word of the story
     (T) loses of its probability without it.
 
     tokenizer: a WordTokenizer that knows every word of StoryWorld.
     """
-    said = words(story)
-    ids = torch.tensor(tokenizer.encode("\n" + story))
+    said = words(text)
+    ids = torch.tensor(tokenizer.encode("\n" + text))
     as_written = _expected(model, ids[None], ids)[0]
     found = {}
     for position, word in enumerate(said):
@@ -53,7 +55,7 @@ def losses(model: TransformerLM, tokenizer: Any, story: str) -> dict[int, tuple[
     return found
 
 
-def find_threads(model: TransformerLM, tokenizer: Any, story: str) -> list[Thread]:
+def find_threads(model: TransformerLM, tokenizer: Any, text: str) -> list[Thread]:
     """The pairs of words in a story of which the later one loses at least 0.4 of its probability
     where the earlier one is exchanged for others of its kind.
 
@@ -61,10 +63,29 @@ def find_threads(model: TransformerLM, tokenizer: Any, story: str) -> list[Threa
     """
     return [
         Thread(source, target, kind, lost)
-        for source, (kind, all_lost) in losses(model, tokenizer, story).items()
+        for source, (kind, all_lost) in losses(model, tokenizer, text).items()
         for target, lost in enumerate(all_lost.tolist())
         if lost > LEAST
     ]
+
+
+def share_of_threads(
+    model: TransformerLM, tokenizer: Any, n_stories: int, seed: int
+) -> tuple[float, set[str]]:
+    """In new stories: the share of all names, places, things and words of sayings that a thread
+    ends at, and the words of other kinds that a thread begins at.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    ended = []
+    others = set()
+    for _ in range(n_stories):
+        told = story(generator)
+        said = words(told.text)
+        found = find_threads(model, tokenizer, told.text)
+        targets = {each.target for each in found}
+        ended += [i in targets for i, kind in enumerate(told.kinds) if kind in REMEMBERED]
+        others |= {said[each.source].strip() for each in found if each.kind == "anything else"}
+    return sum(ended) / len(ended), others
 
 
 def _others_like(word: str, said: list[str]) -> tuple[str, list[str]]:
