@@ -321,7 +321,7 @@ hint("continue_greedily")
 from tinylm_classroom import yours
 
 start_ids = torch.tensor([tokenizer.encode("\nOne foggy day,")])  # (1, T)
-writer = yours("continue_greedily", continue_greedily)  # the solution, until yours passes
+writer = yours("continue_greedily", continue_greedily)  # until it passes: the solution
 library = generate(model, start_ids, 30, temperature=0)  # temperature 0: no chance
 assert torch.equal(writer(model, start_ids, 30), library)
 show_text(tokenizer.decode(library[0].tolist()))
@@ -380,10 +380,12 @@ SEED = 7
 line_end = tokenizer.ids["\n"]
 stories = storyworld.corpus(100, seed=SEED)
 story_ids = torch.tensor(tokenizer.encode(stories))  # (N)
+# ESSENTIAL
 exact_loss = -storyworld.log_prob(stories) / len(story_ids)
 shipped_loss = evaluate(model, every_document(story_ids, line_end, 32)).nats_per_token
+# END
 above = shipped_loss - exact_loss
-print(f"loss on 100 stories: exact {exact_loss:.3f}, model {shipped_loss:.3f} nats a token")
+print(f"nats a token: exact {exact_loss:.3f}, model {shipped_loss:.3f}")
 print(f"perplexity: {math.exp(exact_loss):.2f}, {math.exp(shipped_loss):.2f}")
 assert 0.01 < above < 0.03
 
@@ -519,12 +521,12 @@ print(f"read: about {n_read:.0f} stories")
 show_text({f"after {n} steps": f"{text[36:176]} ..." for n, text in texts.items()})
 # END
 
-# %% [markdown]
-# (Your texts may differ a little.) Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
-
 # %%
 beginning = "One foggy afternoon, careful Carlos"  # try "One sunny morning, shy Mia"
 show_text(write(small, beginning))
+
+# %% [markdown]
+# (Your texts may differ a little.) Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
 
 # %% tags=["source-hidden"] deck="90 steps, 900 stories: is it better than counting in 20,000?"
 from tinylm_classroom import simple_readers

@@ -99,18 +99,16 @@ pink_query = torch.tensor([[2.0, 0.0]])  # (1, 2)
 looking.grow("keys", words, keys=keys, queries=pink_query)
 
 # %% [markdown]
-# The **score** of a word is the dot product of the query with its key (lesson 02). It is large if both point the same way:
+# The **score** of a word is the dot product of the query with its key (lesson 02). It is large if both point the same way. Softmax turns the scores into probabilities (lesson 03), here called **attention weights**: how much of each word is to be fetched?
 
 # %%
 pink_scores = keys @ pink_query[0]  # (S, 2) @ (2) -> (S)
 exponentials = pink_scores.exp()  # (S)
-print(f"the exponential of fan's score is {exponentials.max():.1f}, the sum {exponentials.sum():.1f}")
+largest, total = exponentials.max(), exponentials.sum()
+print(f"weight of fan: {largest:.1f} / {total:.1f} = {largest / total:.2f}")
 
 # %% tags=["source-hidden"] slide="subslide" deck="A score is the dot product of query and key"
 looking.grow("scores", words, keys=keys, queries=pink_query)
-
-# %% [markdown]
-# Softmax turns the scores into probabilities (lesson 03): how much of each word is to be fetched? Here they are called **attention weights**. Here *fan* gets 54.6 / 69.6.
 
 # %% tags=["source-hidden"] slide="subslide" deck="Softmax gives fan 0.78, the others a little"
 looking.grow("weights", words, keys=keys, queries=pink_query)
@@ -598,13 +596,11 @@ looks_of = {
     "things, layer 2, others": [(2, head, 16, at) for head in (1, 2, 3) for at in (5, 11)],
 }
 SEEDS = (2, 3, 4)
-sets = [two_things(tokenizer, 200, seed) for seed in SEEDS]
 for what, forbidden in looks_of.items():
-    counted = [right_without(each, *forbidden)[0] for each in sets]
+    counted = [right_without(two_things(tokenizer, 200, seed), *forbidden)[0] for seed in SEEDS]
     print(f"{what:<31}{min(counted):>4.0%} to {max(counted):.0%} right")
-    most = 0.7 if "both" in what else 0.4 if "colour" in what else 0.1
+    most = 0.65 if "both" in what else 0.4 if "colour" in what else 0.1
     assert max(counted) < most if "head 0" in what else min(counted) > 0.97
-    assert "both" not in what or min(counted) > 0.35
 
 # %% [markdown]
 # Without their colours most guesses name the *other* thing: the first thing has lost its colour, but the second has still seen it, so it looks like the right one. If this look is forbidden, too, half of the guesses are right. Two heads do the work; the same looks of others make no difference. [[looks-forbidden]] Such a chain of looks is called a **circuit** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
