@@ -521,7 +521,7 @@ print(f"read: about {n_read:.0f} stories")
 show_text({f"after {n} steps": f"{text[36:176]} ..." for n, text in texts.items()})
 # END
 
-# %%
+# %% tags=["nbval-ignore-output"]
 beginning = "One foggy afternoon, careful Carlos"  # try "One sunny morning, shy Mia"
 show_text(write(small, beginning))
 
