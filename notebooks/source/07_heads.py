@@ -611,7 +611,7 @@ figures.shaded_words(
 )
 
 # %% [markdown] slide="subslide"
-# Two things at once, in different heads. Does the model use them? By section 3 the result of a layer is a sum with one part for each head. To remove a part, we set the columns of this head in $W_O$ to 0. This is the *ablation* of lesson 00:
+# Two things at once, in different heads. Does the model use them? By section 3 the result of a layer is a sum with one part for each head. To remove a part, we set the columns of this head in $W_O$ to 0. Such a test is an **ablation**:
 
 
 # %%

@@ -43,7 +43,7 @@ from tinylm_lib.storyworld import gaps
 # After attention each position holds its own word and what it has fetched. Then comes the other half of a layer, the **feed-forward**, also called *MLP* (multilayer perceptron).
 
 # %% [markdown] slide="subslide"
-# What does each half do? We switch it off in all three layers, so that it adds nothing, and count what the model can no longer predict. Such a test is an *ablation* (lesson 00).
+# What does each half do? We switch it off in all three layers, so that it adds nothing, and count what the model can no longer predict. Such a test is an *ablation* (lesson 07).
 
 # %% slide="skip"
 shipped = load_pretrained("storyworld")
@@ -90,7 +90,7 @@ assert halved["object"].right > 0.9 and halved["pronoun"].right < 0.4
 assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kind not in ("all", "other"))
 
 # %% [markdown]
-# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too. There are few such colours, so their fraction scatters: lesson 00 found more of them right.) Without attention everything fails, because nothing is fetched. Without feed-forwards most names, places, objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
+# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too. There are few such colours, so their fraction scatters.) Without attention everything fails, because nothing is fetched. Without feed-forwards most names, places, objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
 
 # %% [markdown] slide="skip"
 # In the first sentence of this lesson, which of the three feed-forwards turns *Amara* into *She*? All three are stopped here. Take the changes back one by one.

@@ -471,7 +471,7 @@ assert grid_elsewhere.max() < 0.1
 # %% [markdown]
 # After block 1 the gender that the model uses is still at the name, and nowhere else. After block 2 it is at the full stop. [[where-the-gender-is]]
 #
-# To put an activation of one run into another and see what changes is called **activation patching** (the *exchange* of lesson 00), an idea of causal mediation analysis ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)). The logit lens shows what can be read, and the exchange shows what the model uses.
+# To put an activation of one run into another and see what changes is called **activation patching**, an idea of causal mediation analysis ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)). The logit lens shows what can be read, and the exchange shows what the model uses.
 
 # %% [markdown] slide="say"
 # The zeros before the name are certain: the causal mask hides the name from these positions, so their vectors are the same in all texts.

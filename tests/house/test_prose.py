@@ -25,6 +25,8 @@ NO_CLAIM = (
     r"(?m)^\d+\. ",
 )
 TRIED = re.compile(r"(?m)^\*\*Tried\.\*\*.*$")  # of a note: what was measured outside the lesson
+NUMBERED = re.compile(r"(?m)^## (\d+)\. ")
+LINKED = re.compile(r"\]\(#(\d+)\.-")
 NUMBER = re.compile(r"(?<![\w.\-])\d[\d,]*(?:\.\d+)?(?![\w])")
 
 
@@ -45,12 +47,15 @@ def sections(notebook) -> list[tuple[str, str]]:
 
 
 def ungrounded(notebook) -> list[str]:
-    """The numbers above 2 that occur nowhere in their section, each with its sentence."""
+    """The numbers above 2 that occur neither in their section nor in one that it links, each with its sentence."""
     bad = []
-    for prose, ground in sections(notebook):
+    found = sections(notebook)
+    grounds = {heading[1]: ground for prose, ground in found if (heading := NUMBERED.search(prose))}
+    for prose, own in found:
         if prose.lstrip().startswith("## Sources"):
             continue
         prose = TRIED.sub("", prose)
+        ground = "\n".join([own, *(grounds.get(number, "") for number in LINKED.findall(prose))])
         ground = re.sub(r"[A-Za-z0-9+/=]{200,}", " ", ground)  # the bytes of pictures hold every number
         known = {number.replace(",", "") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", ground)}
         for sentence in re.split(r"(?<=[.!?])(?<!al\.)\s+|\n\n|\|", prose):
@@ -82,3 +87,5 @@ def test_the_search_finds_what_nothing_shows(prose, n):
     shown = v4.new_code_cell("print(5.55, 10_000)", outputs=[v4.new_output("stream", text="5.55 10000\n")])
     cells = [v4.new_markdown_cell("## 1. A section\n" + prose), shown]
     assert len(ungrounded(v4.new_notebook(cells=cells))) == n
+    summary = v4.new_markdown_cell(f"## What you have now\n- {prose} ([section 1](#1.-A-section))")
+    assert len(ungrounded(v4.new_notebook(cells=[cells[0], shown, summary]))) == 2 * n

@@ -20,7 +20,7 @@ INTRODUCTION = (
 TERMS = {
     "00": (
         "language model, token, distribution, loss, perplexity, causal, autoregressive, "
-        "decoder-only, ablation"
+        "decoder-only"
     ),
     "01": (
         "tokenizer, vocabulary, byte-pair encoding, WordPiece, pre-token, special token, chain "
@@ -46,8 +46,8 @@ TERMS = {
         "wavelength, position interpolation, YaRN, ALiBi"
     ),
     "07": (
-        "head, multi-head attention, output projection, zero ablation, mean ablation, backup head, "
-        "grouped-query attention, multi-query attention, rank"
+        "head, multi-head attention, output projection, ablation, zero ablation, "
+        "mean ablation, backup head, grouped-query attention, multi-query attention, rank"
     ),
     "08": (
         "feed-forward, unit, activation function, ReLU, SiLU, GELU, gate, SwiGLU, dead unit, "
@@ -64,7 +64,7 @@ TERMS = {
         "beam search, length normalization, constrained decoding, Gumbel-max trick, "
         "quality-diversity trade-off, typical set"
     ),
-    "13": "KV cache, prefill, decoding, sliding window, speculative decoding",
+    "13": "KV cache, prefill, decoding, speculative decoding",
     "14": (
         "FLOP, arithmetic intensity, peak, bandwidth, memory-bound, compute-bound, roofline, "
         "cache, GPU, MFU, profiler, overhead, online softmax, FlashAttention, kernel, "

@@ -61,12 +61,11 @@ def find_threads(model: TransformerLM, tokenizer: Any, text: str) -> list[Thread
 
     tokenizer: a WordTokenizer that knows every word of StoryWorld.
     """
-    return [
-        Thread(source, target, kind, lost)
-        for source, (kind, all_lost) in losses(model, tokenizer, text).items()
-        for target, lost in enumerate(all_lost.tolist())
-        if lost > LEAST
-    ]
+    found = []
+    for source, (kind, all_lost) in losses(model, tokenizer, text).items():
+        ends = (all_lost > LEAST).nonzero()[:, 0].tolist()
+        found += [Thread(source, target, kind, all_lost[target].item()) for target in ends]
+    return found
 
 
 def share_of_threads(

@@ -14,7 +14,8 @@ from ..display.figures import axes, display, drawing
 from ..display.numbers import learned, rounded
 from ..display.theme import INK, LINE, QUIET, SERIES
 
-_WITHOUT, _WITH = SERIES[1], SERIES[0]
+_WITHOUT = SERIES[1]
+_WITH = SERIES[0]
 _OVERFLOWN = 1.36  # of the loss of guessing: where a loss is drawn that is not a number
 _LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _WIDE = (19, 13, 7)  # so that dots on the same place are rings

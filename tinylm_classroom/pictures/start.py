@@ -68,13 +68,9 @@ def threads(
         unframed(ax)
     pairs = [(said[source].strip(), said[target].strip()) for source, target, *_ in shown]
     listed = ", ".join(f"{first} to {last}" for first, last in pairs) or "none"
-    table = {"changed": ["none"], "later word": ["none"], "lost": ["-"]}
-    if pairs:
-        table = {
-            "changed": [first for first, _ in pairs],
-            "later word": [last for _, last in pairs],
-            "lost": [each[3] for each in shown],
-        }
+    rows = [(*pair, each[3]) for pair, each in zip(pairs, shown, strict=True)]
+    columns = zip(*(rows or [("none", "none", "-")]), strict=True)
+    table = dict(zip(("changed", "later word", "lost"), map(list, columns), strict=True))
     caption = (
         "Each thread is an experiment: we change the word at its beginning, and the word at its "
         "end loses at least 40 percentage points of its probability."
@@ -126,7 +122,8 @@ def _draw_thread(
     ax: Axes, start: tuple[float, float], end: tuple[float, float], lost: float, color: str
 ) -> None:
     """A curve from below one word to another, thicker where more probability is lost."""
-    x1, x2 = start[0], end[0]
+    x1 = start[0]
+    x2 = end[0]
     y1 = start[1] + 0.27
     if start[1] == end[1]:
         curve = [(x1, y1), (x1, y1 + 0.3), (x2, y1 + 0.3), (x2, y1)]
@@ -176,7 +173,9 @@ def guesses(
         figure.suptitle(title, size=23, weight="bold")
         where = {"loc": "outside lower center", "ncols": 2, "frameon": False}
         figure.legend(*every[0].get_legend_handles_labels(), fontsize=18, **where)
-    flat = [(text, *row) for text, rows in chosen.items() for row in rows]
+    flat = []
+    for text, rows in chosen.items():
+        flat += [(text, *row) for row in rows]
     columns = dict(zip(("after", "word", "model", "exact"), zip(*flat, strict=True), strict=True))
     columns["word"] = [word.strip() for word in columns["word"]]
     alt = f"{title}. " + "; ".join(f"{word} {p:.2f}, exact {q:.2f}" for _, word, p, q in flat)
