@@ -1,8 +1,7 @@
 """Count which words follow which in StoryWorld's stories, and write how well that predicts new
 stories into tinylm_classroom/experiments/counting.toml: lesson 00.
 
-    python tools/counting.py                              five minutes on one core
-    python tools/counting.py --stories 2000 --seeds 0     printed as well
+    python tools/counting.py     five minutes on one core
 """
 
 import argparse
@@ -25,13 +24,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--stories", type=int, metavar="N")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--to", type=Path, default=DATA)
     options = parser.parse_args()
-    runs = [(options.stories, seed) for seed in options.seeds] if options.stories else RUNS
     text = f"# Made by tools/counting.py; {N_NEW} new stories of seed {NEW_SEED}, nats per token.\n"
-    for n_stories, seed in runs:
+    for n_stories, seed in RUNS:
         found = run(n_stories, seed)
         print(found, flush=True)
         text += found

@@ -72,7 +72,7 @@ def calls(
 
 def _grid(ax: Axes, kinds: Tensor, words: Sequence[str], title: str) -> None:
     n_calls, n_positions = kinds.shape
-    ax.imshow(kinds, cmap=_HUES, vmin=0, vmax=_NEW, aspect="auto")
+    ax.imshow(kinds.numpy(), cmap=_HUES, vmin=0, vmax=_NEW, aspect="auto")
     ax.set_title(title, size=_TITLE)
     ax.set_xlabel("position", size=_LABEL)
     ax.set_ylabel("call of the model", size=_LABEL)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from tinylm_classroom.display import figures
 from tinylm_classroom.pictures import linear
 
 WEIGHT = torch.tensor([[0.0, 1, 2], [-1, 0, 1]])
@@ -13,16 +12,8 @@ X = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The figures that were displayed, each with its facts."""
-    found: list[Any] = []
-
-    def display(figure: Any, **facts: Any) -> None:
-        figures.display(figure, **facts)
-        found.append((figure, facts))
-
-    monkeypatch.setattr(linear, "display", display)
-    return found
+def shown(record: Any) -> list[Any]:
+    return record(linear)
 
 
 def numbers(ax: Any) -> list[str]:
@@ -95,5 +86,5 @@ def test_fit_and_test_counts_each_half_of_each_split(shown):
     splits = [(made, torch.tensor([False, True, True, True])), (~made, torch.tensor([True, True, False, False]))]
     linear.fit_and_test(splits)
     figure, facts = shown[0]
-    assert [line.get_ydata() for line in figure.axes[0].lines[:2]] == [[1, 0], [2, 2]]
+    assert [list(line.get_ydata()) for line in figure.axes[0].lines[:2]] == [[1, 0], [2, 2]]
     assert facts["table"]["right"] == ["0 to 1", "2 to 2"]

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tinylm_classroom.display import figures, matching
-from tinylm_classroom.pictures import looking
+from tinylm_classroom.pictures import looking, matching
 from tinylm_lib.pretrained import load_pretrained
 
 TEXT = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
@@ -18,17 +17,8 @@ VALUES = torch.eye(3)[torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2,
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The figures that were displayed, each with its facts."""
-    found: list[Any] = []
-
-    def display(figure: Any, **facts: Any) -> None:
-        figures.display(figure, **facts)
-        found.append((figure, facts))
-
-    monkeypatch.setattr(looking, "display", display)
-    monkeypatch.setattr(matching, "display", display)
-    return found
+def shown(record: Any) -> list[Any]:
+    return record(looking, matching)
 
 
 def grown(step: str, shown: list[Any], **more: Any) -> tuple[list[Any], dict[str, Any]]:
