@@ -3,7 +3,7 @@
 # **All parts are built. What do they make together, and where in it does an answer arise?**
 #
 # *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 25 s on two cores.
-# *Teaches* in about 60 minutes, plus 36 of exercises.
+# *Teaches* in about 59 minutes, plus 36 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a language model is a loop. An embedding fills a stream of vectors, each block adds to it, and a head reads it. Once this is clear, we can run the model on the students' own parts, look into the stream on the way, and count its parameters.

@@ -37,22 +37,18 @@ def test_an_old_notebook_that_nobody_has_answered_has_no_attempt_of_any_lesson(t
     assert not one.taken.keys() & ANSWERS[lesson].keys()
 
 
-SECOND = replace(EXERCISES["attention"], name="write_with_cache", lesson="13", order=2)
-
-
 def test_a_second_exercise_that_the_notebook_of_then_lacks_is_said(tmp_path, new_edition):
-    with another_course(write_with_cache=SECOND):
-        write(tmp_path / "ann" / "13_cache.ipynb", copy_of("13_cache", ["cached_attention"]))
-        stub = exercise_cell("write_with_cache", "def write_with_cache():\n    raise NotImplementedError")
-        new = copy_of("13_cache", ["cached_attention"])
-        write(tmp_path / "bob" / "13_cache.ipynb", new | {"cells": [*new["cells"], stub]})
-        marks = {(mark.student, mark.exercise): mark for mark in grade(submissions(tmp_path), jobs=1)}
-        assert [marks[name, "cached_attention"].verdict for name in ("ann", "bob")] == ["right", "right"]
-        assert [marks[name, "write_with_cache"].verdict for name in ("ann", "bob")] == [
-            "not attempted",
-            "not attempted",
-        ]
-        assert [marks[name, "write_with_cache"].says for name in ("ann", "bob")] == [NO_CELL, ""]
+    write(tmp_path / "ann" / "13_cache.ipynb", copy_of("13_cache", ["cached_attention"]))
+    stub = exercise_cell("write_with_cache", "def write_with_cache():\n    raise NotImplementedError")
+    new = copy_of("13_cache", ["cached_attention"])
+    write(tmp_path / "bob" / "13_cache.ipynb", new | {"cells": [*new["cells"], stub]})
+    marks = {(mark.student, mark.exercise): mark for mark in grade(submissions(tmp_path), jobs=1)}
+    assert [marks[name, "cached_attention"].verdict for name in ("ann", "bob")] == ["right", "right"]
+    assert [marks[name, "write_with_cache"].verdict for name in ("ann", "bob")] == [
+        "not attempted",
+        "not attempted",
+    ]
+    assert [marks[name, "write_with_cache"].says for name in ("ann", "bob")] == [NO_CELL, ""]
 
 
 def test_an_answer_in_the_notebook_of_then_counts_in_the_lesson_that_asks_for_it_now(tmp_path):
