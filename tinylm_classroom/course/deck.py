@@ -55,7 +55,8 @@ class Deck:
         self.page = page
         self.instructor = instructor
         self.prose = Prose()
-        self.modules = set()
+        self.modules: set[str] = set()
+        self.needs_model = False  # whether a view answers by the model in the page
         self.columns: list[list[Slide]] = []
         self._markdown = MarkdownWithMath(renderer=self.prose)
         self._before = ""  # the note of the section that comes next
@@ -70,7 +71,6 @@ class Deck:
 
         Raises: ValueError where something would be fetched from elsewhere.
         """
-        needs_model = not self.modules.isdisjoint(WITH_ENGINE)
         columns = "".join(
             f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns
         )
@@ -83,7 +83,7 @@ class Deck:
                 own(f"course/reveal/{name}.js")
                 for name in ("reveal", *(["notes"] if self.instructor else []))
             ),
-            views=(model_script() if needs_model else "") + views_script(self.modules),
+            views=(model_script() if self.needs_model else "") + views_script(self.modules),
             script=own("course/slides.js"),
         )
 
@@ -217,9 +217,11 @@ class Deck:
     def _outputs(self, cell: NotebookNode) -> Iterator[str]:
         for output in cell.outputs:
             yield output_html(output, self.modules)
-            if output.get("data", {}).get(MIME, {}).get("module") == "predict":
+            view = output.get("data", {}).get(MIME, {"module": "", "data": {}})
+            self.needs_model |= view["module"] in WITH_ENGINE or "model" in view["data"]
+            if view["module"] == "predict":
                 yield '<span class="fragment answer"></span>'
-                asked = output.data[MIME]["data"]
+                asked = view["data"]
                 if self.instructor:
                     answer = "**Answer.** {answer}. {because}".format(**asked)
                     self._say(answer, self._usual_here(_guesses(asked)))

@@ -1,7 +1,8 @@
 """The slides of a lesson whose source writes its deck: a sentence as title, and one thing under it.
 
-Of a text a slide shows the formulas, quotations, lists and tables, of a cell of code its outputs
-and at most a few lines, large. A section's note is read on its first slide.
+Of a text a slide shows the formulas, quotations, lists and tables, of a cell of code its picture or
+view alone, or its output below at most a few lines, large. A section's note is read on its first
+slide.
 """
 
 import re
@@ -13,13 +14,14 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 
 from .cells import Page, Prose, coded, words_of
-from .deck import Deck, Slide, folded, is_call, lines_of, plan_of, pre
+from .deck import Deck, Slide, folded, lines_of, plan_of, pre
 from .lesson.cut import is_prediction, is_rich
 from .lesson.notes import introduces, usual_answers
 from .lesson.read import PLANS
 from .lesson.written import title_of
 
 SHOWN = ("list", "block_quote", "table")
+HELP = ("hints", "solution")
 MATH = {"block_math", "latex_environment"}
 SECTIONS = "**Sections.** {}"
 PICTURE = "**Picture.** {}"
@@ -44,6 +46,16 @@ class WrittenDeck(Deck):
         super().__init__(notebook, page, instructor)
         self._say(self._before)
         self.columns[-1][-1].title += self._anchors
+        self._move_help_to_the_end()
+
+    def _move_help_to_the_end(self) -> None:
+        """Hints and solutions are for the second hour: they are a last column."""
+        help_slides = []
+        for column in self.columns:
+            help_slides += [slide for slide in column if slide.kind in HELP]
+            column[:] = [slide for slide in column if slide.kind not in HELP]
+        if help_slides:
+            self.columns.append(help_slides)
 
     def _add(self, cell: NotebookNode, kind: str | None, following: NotebookNode | None) -> None:
         self._deck = title_of(cell)
@@ -92,7 +104,7 @@ class WrittenDeck(Deck):
         """Begins a slide: below the one before if it is a step of it, or what helps with an
         exercise.
         """
-        helps = look in ("hints", "solution")
+        helps = look in HELP
         slide = Slide(self._section, look, plan=self._plan)
         slide.title = ("" if helps else coded(self._deck)) + self._anchors
         self._anchors = ""
@@ -121,7 +133,7 @@ class WrittenDeck(Deck):
 
     def _code(self, cell: NotebookNode) -> str:
         hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
-        drawn = any(map(is_rich, cell.outputs)) and is_call(cell.source)
+        drawn = any(map(is_rich, cell.outputs))
         if hidden or drawn or is_prediction(cell) or not cell.source.strip():
             return ""
         lines = lines_of(cell.source)

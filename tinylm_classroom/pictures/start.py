@@ -205,7 +205,10 @@ def counting(runs: Mapping[int, Sequence[Sequence[float]]], levels: Mapping[str,
             ax.text(back[-1] + 0.12, losses[-1], name, color=color, va="center", size=18)
             best = min(back, key=losses.__getitem__)
             text = f"{losses[best]:.2f}"
-            ax.annotate(text, (best, losses[best]), (0, -24), textcoords="offset points",
+            away = (
+                -24 if name == list(curves)[-1] else 12
+            )  # points; the lowest curve has room below
+            ax.annotate(text, (best, losses[best]), (0, away), textcoords="offset points",
                         ha="center", size=18, color=color, weight="bold")  # fmt: skip
         _draw_levels(ax, levels, len(losses) - 1 + 0.12)
         ax.set(xlim=(0.8, len(losses) - 1), ylim=(0.5, 2.25), xticks=back)
