@@ -34,10 +34,10 @@ PLACES = {
     "views.watch": ("watch",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
-    "experiments.counting": ("counting_losses", "recorded_counting", "simple_readers"),
+    "experiments.counting": ("counting_losses", "recorded_counting"),
     "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": ("heads_that_find",),
-    "experiments.things": ("said_twice", "two_things", "weight_on_next"),
+    "experiments.things": ("others_like", "said_twice", "two_things", "weight_on_next"),
     "experiments.rows": (
         "ids_of_words",
         "nearest_is_same",

@@ -50,8 +50,7 @@ from tinylm_classroom import cache_view, capture, predict
 _ = torch.manual_seed(13)
 
 
-def keys_and_values(ids):
-    """Every key and value that reading ids (1, T) makes: 768 for each position."""
+def keys_and_values(ids):  # of a reading of ids (1, T): (T, 768)
     caught = capture(model, ids)
     layers = [caught.attention(layer) for layer in range(3)]
     heads = torch.cat([each for x in layers for each in (x.k, x.v)], 1)  # (1, 24, T, D)
@@ -121,14 +120,14 @@ for n in range(1, 2001):
 # **Ask.** None: the line to change is the question.
 #
 # **Usual answers.**
-# - *x is enough* (from the room): It is, but then keys and values must be made again for each new word. Compare the operations.
-# - *Two maps more are not much* (from the room): They are two maps for each of the kept positions, in each layer.
+# - *x is enough* (from the room): It is, but then a step makes all keys again: about 10 times the operations.
+# - *One map more is not much* (from the room): It is a map for each of the kept positions, in each layer.
 # - *Multiply the query by the key's matrix, then x needs no map* (from the room): Right, without rotation. Each key is rotated to its own position, so each would need a query of its own.
 # - *Keep the queries, too* (from the room): Ask who would ever read them again.
 #
 # **Cut if short.** The view; the picture of section 1 shows the same.
 #
-# **Tried.** Ten seeds: old queries move the newest result by 0.0, old keys or values by at least 0.096. The operations are exact: with x a step takes 18.6 times as many. Smallest rival: folding the key's matrix into the query would take 2,048 operations for a position and layer instead of 65,536, together 1.4 times a step; the checked cell shows that it holds without rotation and fails with it.
+# **Tried.** Ten seeds: old queries move the newest result by 0.0, old keys or values by at least 0.096. The operations are exact: with x a step takes 9.8 times as many. Smallest rival: folding the key's matrix into the query would take 2,048 operations for a position and layer instead of 65,536, together 1.4 times a step; the checked cell shows that it holds without rotation and fails with it.
 
 # %% [markdown]
 # ## 2. What must be kept?
@@ -146,13 +145,14 @@ torch.testing.assert_close(newest_alone, whole[-1:])
 # The same result. Now we change the five *old* queries, or keys, or values. Which of them does the newest word notice?
 
 # %% deck="The newest word needs the old keys and values, but no old query"
-# ESSENTIAL
-changed = "queries"  # try "keys" and "values"
-old = {"queries": q.clone(), "keys": k.clone(), "values": v.clone()}
-old[changed][:-1] += 1.0
-difference = (attend(*old.values(), causal=True)[-1] - whole[-1]).abs().max()
-# END
-print(f"old {changed} changed: the newest result moves by {difference:.2f}")
+by_how_much = 1.0  # try 0.1 and 5.0
+for changed in ("queries", "keys", "values"):
+    old = {"queries": q.clone(), "keys": k.clone(), "values": v.clone()}
+    old[changed][:-1] += by_how_much
+    # ESSENTIAL
+    difference = (attend(*old.values(), causal=True)[-1] - whole[-1]).abs().max()
+    print(f"old {changed} changed: the newest result moves by {difference:.2f}")
+    # END
 
 # %% tags=["source-hidden"] evidence="newest-alone" tried="seeds"
 # Checked: with ten seeds the newest result depends on old keys and values, and on no old query.
@@ -168,24 +168,25 @@ for seed in SEEDS:
 # %% [markdown]
 # So we keep **keys and values**, of every layer, and drop the queries. [[newest-alone]] This store is the **KV cache**. But keys and values are both made from one vector $x$ for each position and layer. Why not keep that?
 
-# %% deck="To make keys and values again takes far more than a step"
+# %%
 from tinylm_lib.cost import forward_flops, kv_cache_bytes
 
 # ESSENTIAL
 small = model.config
 step = forward_flops(small, 1, 1, n_keys=128)  # keys and values at hand
-remade = 127 * 3 * 2 * (2 * small.d_model**2)  # positions, layers, k and v; a product
+remade = 127 * 3 * (2 * small.d_model**2)  # positions, layers; a product
 # END
-print(f"a step: {step:,} operations; to make all keys and values again: {remade:,}")
+print(f"a step: {step:,} operations; to make all keys again: {remade:,}")
 
 # %% [markdown]
-# Keeping $x$ would make a step about 19 times as much work, so we keep keys and values. [[x-instead]] (Could the query absorb the key's matrix and meet $x$ directly? Without positions yes, since $q \cdot W x = W^\top q \cdot x$. But each key is also rotated to its own position (lesson 06), so each would need a query of its own.)
+# Keeping $x$ would make a step about 10 times as much work, so we keep keys and values. [[x-instead]] (Values need not be made again: $W_v$ can wait for the sum of the $x$. Could the query absorb the key's matrix? Without positions yes, since $q \cdot W x = W^\top q \cdot x$. But each key is also rotated to its own position (lesson 06), so each would need a query of its own.)
 
 # %% tags=["source-hidden"] evidence="x-instead" tried="exact"
-# Checked: far more operations; a folded query gives the same scores, but not after a rotation.
-assert round((step + remade) / step) == 19 and small.n_kv_heads * small.d_head == small.d_model
+# Checked: far more operations; values can wait for the sum; a folded query only works without a rotation.
+assert round((step + remade) / step) == 10 and small.n_kv_heads * small.d_head == small.d_model
 part, x, query = model.blocks[0].attention, torch.randn(12, 128), torch.randn(32)  # x (S, C), query (D)
 plain = x @ part.k_proj.weight[:32].detach().T  # (S, C) -> (S, D)
+torch.testing.assert_close(part.v_proj(x.mean(0)), part.v_proj(x).mean(0), atol=1e-4, rtol=1e-4)
 torch.testing.assert_close(x @ (part.k_proj.weight[:32].T @ query), plain @ query, atol=1e-3, rtol=1e-3)
 assert ((part.rotation(plain[None, None], torch.arange(12))[0, 0] - plain) @ query)[1:].abs().min() > 1e-3
 
@@ -270,14 +271,15 @@ def remember(kept, layer, k, v):
 def read_on(ids, kept, positions, mask):
     """Logits (B, T, V) of the new tokens ids (B, T), which come after what is kept."""
     x = model.embed(ids)  # (B, T) -> (B, T, C)
-    # ESSENTIAL
     for layer, block in enumerate(model.blocks):
-        q, k, v = queries_keys_values(block.attention, block.attn_norm(x), positions)
-        k, v = remember(kept, layer, k, v)  # (B, H, S, D), (B, H, S, D)
+        part = block.attention
+        # ESSENTIAL
+        q, k, v = queries_keys_values(part, block.attn_norm(x), positions)
+        k, v = remember(kept, layer, k, v)  # (B, H, S, D) each
         y = attend(q, k, v, mask)  # (B, H, T, D)
-        x = x + block.attention.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, C)
-        # END
+        x = x + part.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, C)
         x = x + block.ffn(block.ffn_norm(x))  # (B, T, C)
+        # END
     return model.final_norm(x) @ model.lm_head.weight.T  # (B, T, C) -> (B, T, V)
 
 
@@ -356,12 +358,12 @@ for text in stories(range(110, 120), 13).split(1):
 #
 # **Tried.** `cached_attention`: 5 right variants pass, 37 faults and 12 mistakes from elsewhere are named. `write_with_cache`: 4 right variants pass (prefill before the loop, one token at a time, room made before), 19 faults and 14 mistakes from elsewhere are named.
 
-# %% [markdown] deck="Your turn: attention with a cache, then the loop that writes"
+# %% [markdown]
 # ## 4. Your turn
 # One layer's attention with a cache, for all heads at once (G = H): what `remember` and `attend` did. Write the mask yourself; `causal_mask` is for checking. Return new, longer caches.
 
 
-# %% tags=["exercise"] name="cached_attention" minutes=12 difficulty=3
+# %% tags=["exercise"] name="cached_attention" minutes=12 difficulty=3 deck="Your turn: attention with a cache"
 def cached_attention(q, k, v, cache_k, cache_v):
     """T new positions attend to P kept ones and to themselves.
 
@@ -405,7 +407,7 @@ from tinylm_lib import KVCache, TransformerLM, generate, preset
 
 show(KVCache.extend)
 
-# %% deck="3 new positions go behind 4 kept ones"
+# %%
 axes = {"B": 2, "T": 3, "G": small.n_kv_heads, "S": 4 + 3, "D": small.d_head}
 partly_filled = KVCache(small, batch_size=2, max_len=10)
 partly_filled.length = 4  # as if 4 positions were kept
@@ -427,7 +429,7 @@ for way in ways:
 # The library's cache and `read_on` give the logits of one reading, wherever we cut a text. [[any-split]] `read_on` of section 3 is the reader; you write the loop. The prompt is one piece, and after it each new token is one.
 
 
-# %% tags=["exercise"] name="write_with_cache" minutes=10 difficulty=3
+# %% tags=["exercise"] name="write_with_cache" minutes=10 difficulty=3 deck="Your turn: the loop that writes with a cache"
 def write_with_cache(read_on, ids, n):
     """ids (B, T) and n more tokens, each the most probable next one: (B, T + n).
 
@@ -469,7 +471,7 @@ assert generate(mine, prompt, max_new_tokens=8, temperature=0).equal(written)
 using(mine)
 
 # %% [markdown] tags=["note"]
-# **Say.** Back to the question of the lesson. First we count the operations of one step, then we look at the clock. Before the class, run the cells on the computer that you project from, because the seconds are those of your machine.
+# **Say.** Back to the question of the lesson. First we count the operations of one step, then we look at the clock.
 #
 # **Draw.** None: the picture is on the screen.
 #
@@ -506,9 +508,9 @@ predict(
 # %% deck="With a cache a step grows, but slowly"
 for n, with_cache in steps.items():
     # ESSENTIAL
-    without = forward_flops(small, 1, n)
+    without = forward_flops(small, 1, n)  # reads everything again
+    print(f"step {n:>4}: {with_cache:>9,} operations, without a cache {without:>13,}")
     # END
-    print(f"step {n}: {with_cache:,} operations, without a cache {without:,}")
 
 # %% [markdown]
 # So yes, each word takes more operations than the one before, because it meets one more key, but the step grows slowly. [[step-grows]] And the clock? The shipped model was made for 128 positions, but rotary positions have no weights, so the same weights fit into a model with more room. It writes 400 tokens in both ways:
@@ -558,7 +560,7 @@ for n in (n_tokens // 4, n_tokens):
     print(f"{n} tokens: {both[0]} without a cache, {both[1]} with one, {times}")
 
 # %% [markdown]
-# In this run the whole text of 400 tokens took several times as long without a cache, and the factor grows with the length. [[whole-text]] Over a whole text, the scores still grow with the square of its length; all other work grows in proportion to it.
+# In this run the whole text of 400 tokens took several times as long without a cache, and the factor grows with the length. [[whole-text]] Over a whole text, scores and weighted sums still grow with the square of its length, the maps in proportion to it.
 #
 # And when the cache is full? By default `generate` then reads the last `max_seq_len` tokens again for each word, so from there on every word costs a full reading.
 
@@ -577,9 +579,9 @@ for n in (n_tokens // 4, n_tokens):
 #
 # **Tried.** Exact for four designs: the formula, `kv_cache_bytes` and the tensors of `KVCache` agree. Smallest rival, sharing one key-value head: 8 times less again than the 8 heads of Llama 3.
 
-# %% [markdown] deck="The price is memory"
+# %% [markdown] deck="The price is memory: layers, texts, heads, positions, numbers"
 # ## 6. What it costs: memory
-# For each layer, text, key-value head and position the cache holds a key and a value of D numbers each:
+# The cache holds a key and a value of $D$ numbers for each of $L$ layers, $B$ texts, $G$ key-value heads and $S$ positions:
 #
 # $$2 \cdot L \cdot B \cdot G \cdot S \cdot D \text{ numbers}$$
 #
@@ -642,10 +644,8 @@ def with_mistakes(texts):
 
 
 # %% tags=["source-hidden"] deck="Positions begin at 0 in each piece. What happens?"
-from tinylm_classroom import cache_figures
-
 texts = stories(range(128), 40)  # (128, 40)
-rows = cache_figures.judged(with_mistakes(texts), texts)
+rows = figures.judged(with_mistakes(texts), texts)
 predict(
     "Somebody lets `positions` begin at 0 for each piece. What happens?",
     key=lambda: "the prompt is read right, what follows is bad" if rows["positions restart"][1] > 2 else "all is bad",
@@ -664,16 +664,16 @@ figures.mistakes(rows)
 # Checked: the same in both halves of these stories and in 128 others.
 for seeds in (range(64), range(64, 128), range(200, 328)):
     texts = stories(seeds, 40)  # (B, 40)
-    right, restart, unmasked, upper = cache_figures.judged(with_mistakes(texts), texts).values()
+    right, restart, unmasked, upper = figures.judged(with_mistakes(texts), texts).values()
     assert abs(restart[0] - right[0]) + abs(upper[0] - right[0]) + abs(unmasked[1] - right[1]) < 0.02
     assert min(restart[1], upper[1]) > right[1] + 2 and unmasked[0] > right[0] + 0.1 and unmasked[2] > 0.03
 
 # %% [markdown]
 # - **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes.
-# - **The missing prefill mask** hides best. Inside the prompt the loss gets worse, although the words can look ahead, but while the model writes, nobody looks there. The loss of the steps hardly changes, but some tokens do, and so would the text.
+# - **The missing prefill mask** hides best. Inside the prompt the loss gets worse, because in training no word saw later ones, but while the model writes, nobody looks there. The loss of the steps hardly changes, but some tokens do, and so would the text.
 # - **The mask from the upper left** (PyTorch's `is_causal=True`) lets a single new token see key 0 and nothing else.
 #
-# The prompt, or the steps, look right each time. [[mistakes]] And one more, with the library's cache: a second text without `reset()`. (With room for one text only, it would raise an error.)
+# The prompt, or the steps, look right each time. [[mistakes]] And one more, with the library's cache: a second text without `reset()`, which empties a cache. (With room for one text only, it would raise an error.)
 
 # %% deck="To the model, two texts in one cache are one text"
 # ESSENTIAL
@@ -684,7 +684,7 @@ other = model(many, cache).argmax(-1) != model(many).argmax(-1)  # (10, 40)
 print(f"{other.float().mean():.0%} of the most probable tokens are other ones")
 
 # %% [markdown]
-# To the model it was one text of 80 tokens. One test finds all four: **read in several pieces, compare with one reading at every position, and do it twice with one cache.**
+# To the model it was one text of 80 tokens. One test finds all four: **read in several pieces, some longer than a token, compare with one reading at every position, then `reset()` and repeat.**
 
 # %% [markdown] tags=["note"]
 # **Say.** A chunk is checked in one call. So let something fast guess, and let the model check.
@@ -719,31 +719,30 @@ def likely_draft(tokens):
     return draft[-4:]
 
 
-# %% deck="A wrong guess is never kept"
+# %%
 @torch.no_grad()
 def write_with_drafts(tokens, n_calls, draft_of):
     """The tokens that the model writes in so many calls, always the most probable."""
     cache = KVCache(small, 1, small.max_seq_len)
     for _ in range(n_calls):
-        # ESSENTIAL
         draft = draft_of(tokens)
         unread = torch.tensor([tokens[cache.length :] + draft])  # (1, T)
         best = model(unread, cache)[0].argmax(-1).tolist()[-len(draft) - 1 :]
         n_right = [a == b for a, b in zip([*draft, -1], best, strict=True)].index(False)
-        # END
         tokens = tokens + best[: n_right + 1]  # the right ones and the model's next
         cache.length = len(tokens) - 1  # forget the wrong part of the draft
     return tokens
 
 
-# %% deck="The same text, in fewer calls"
-# ESSENTIAL
+# %% deck="A wrong guess is never kept: the same text, in fewer calls"
 likely = True  # try False
 draft_of = likely_draft if likely else lambda tokens: [0] * 4
+# ESSENTIAL
 text = write_with_drafts(ids[0, :12].tolist(), 20, draft_of)
 # END
 assert text == generate(model, ids[:, :12], len(text) - 12, temperature=0)[0].tolist()
 print(f"20 calls write {len(text) - 12} tokens, the same as without drafts")
+print(f"positions read: {12 + 4 + 19 * (1 + 4)}, with a cache alone: {len(text) - 1}")
 
 # %% tags=["source-hidden"] evidence="drafts-exact" tried="held-out"
 # Checked: in ten other stories the text is the same with any draft; likely ones save calls.
@@ -753,7 +752,7 @@ for begun in many[:, :12].tolist():
     assert all(text == right[: len(text)] for text in both) and len(both[0]) >= 36 > len(both[1])
 
 # %% [markdown]
-# The text is the same with both drafts, because a wrong token is never kept, and with the good one there are fewer calls. [[drafts-exact]] Tokens can be drawn, too, with exactly the model's probabilities (Leviathan et al. 2023).
+# The text is the same with both drafts, because a wrong token is never kept, and with the good one there are fewer calls. [[drafts-exact]] But more positions were read: whether that pays depends on what a call waits for (lesson 14).
 
 # %% [markdown] tags=["note"]
 # **Say.** The mask makes the past final. So keep its keys and values, continue the positions, move the mask, and pay with memory.
@@ -774,9 +773,9 @@ for begun in many[:, :12].tolist():
 # ## What you have now
 # - Without a cache, writing n tokens one at a time reads n (n + 1) / 2 positions. [[positions-read]]
 # - With the causal mask a new token changes no key and no value before it, so nearly all of this is computed again. [[read-again]]
-# - Without the mask a new token changes the past, and no cache is possible. [[mask-decides]]
+# - Without the mask a new token changes the past, and such a cache would be wrong. [[mask-decides]]
 # - The newest token needs its own query and all keys and values, so these two are kept. [[newest-alone]]
-# - To keep x instead takes many more operations, because each key is rotated to its own position. [[x-instead]]
+# - With only x kept, a step would make all keys again: 10 times the operations. [[x-instead]]
 # - The new position $i$ after $P$ kept ones sees the keys 0 to $P + i$. [[moved-mask]]
 # - With this mask and continued positions the logits are the same, however the text is cut into pieces. [[any-split]]
 # - With a cache a step grows slowly with the text, because the new query meets one key more. [[step-grows]]

@@ -181,7 +181,7 @@ class Deck:
         head = "Exercise: <code>{name}</code>".format(**facts)
         about = "Difficulty {difficulty} of 5, about {minutes} minutes.".format(**facts)
         self._begin("subslide", look="exercise")
-        stub = pre(lines_of(_stub(cell.source, facts["name"])))
+        stub = pre(lines_of(self._stub(cell.source, facts["name"])))
         self._put(f'<h3>{head}</h3><p class="about">{about}</p>{stub}')
         known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
         if self.instructor:
@@ -200,6 +200,11 @@ class Deck:
                 "<h3>Solution: "
                 f"<code>{facts['name']}</code></h3>{pre(lines_of(_without_words(cell.source)))}"
             )
+
+    def _stub(self, source: str, name: str) -> str:
+        """An exercise without its solution: the signature and the task."""
+        node = _defined(source, name)
+        return "\n".join([*source.split("\n")[node.lineno - 1 : _end_of_task(node)], "    ..."])
 
     def _code(self, cell: NotebookNode) -> str:
         """The code of a cell: all of it, or its essential lines with all of it behind a button."""
@@ -250,21 +255,19 @@ def lines_of(source: str) -> list[str]:
 
 def pre(lines: Sequence[str]) -> str:
     """Lines of code as HTML."""
-    spans = (f'<span class="line">{line}</span>' for line in _squeezed(lines))
-    return f'<pre class="code">{"".join(spans)}</pre>'
+    spans = ""
+    for line in _squeezed(lines):
+        words = re.sub("<[^>]*>", "", line)
+        indent = len(words) - len(words.lstrip(" "))
+        style = f' style="--indent: {indent}ch"' if indent else ""
+        spans += f'<span class="line"{style}>{line}</span>'
+    return f'<pre class="code">{spans}</pre>'
 
 
 def folded(lines: Sequence[str], shown: Sequence[Sequence[int]], facts: str = "") -> str:
     """Some of the lines as HTML, all of them behind a button."""
     all_of_it = f"<details><summary>All {len(lines)} lines</summary>{pre(lines)}</details>"
     return f'<div class="folded"{facts}>{pre(list(_essential(lines, shown)))}{all_of_it}</div>'
-
-
-def is_call(source: str) -> bool:
-    """Whether some code is one call, whose value it shows."""
-    statements = ast.parse(source).body
-    values = [getattr(statement, "value", None) for statement in statements]
-    return len(values) == 1 and isinstance(values[0], ast.Call)
 
 
 def _squeezed(lines: Sequence[str]) -> list[str]:
@@ -282,13 +285,11 @@ def _essential(lines: Sequence[str], shown: Sequence[Sequence[int]]) -> Iterator
         end = last
 
 
-def _stub(source: str, name: str) -> str:
-    """An exercise without its solution: the signature and the task."""
-    node = _defined(source, name)
+def _end_of_task(node: Any) -> int:
+    """The last line of a function's signature and docstring."""
     says = node.body[0]
     is_docstring = isinstance(says, ast.Expr) and isinstance(says.value, ast.Constant)
-    end = says.end_lineno if is_docstring else says.lineno - 1
-    return "\n".join([*source.split("\n")[node.lineno - 1 : end], "    ..."])
+    return says.end_lineno if is_docstring else says.lineno - 1
 
 
 def _without_words(source: str) -> str:

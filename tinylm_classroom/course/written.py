@@ -21,6 +21,7 @@ from .lesson.read import PLANS
 from .lesson.written import title_of
 
 SHOWN = ("list", "block_quote", "table")
+QUOTES = '"' * 3
 HELP = ("hints", "solution")
 MATH = {"block_math", "latex_environment"}
 SECTIONS = "**Sections.** {}"
@@ -139,6 +140,15 @@ class WrittenDeck(Deck):
         lines = lines_of(cell.source)
         marked = cell.metadata["tinylm"].get("essential")
         return folded(lines, marked) if marked else pre(lines)
+
+    def _stub(self, source: str, name: str) -> str:
+        """The signature and the first lines of the task; the notebook has all of it."""
+        task = super()._stub(source, name)
+        begins, blank, rest = task.partition("\n\n")
+        if not blank:
+            return task
+        closing = f"{QUOTES}\n    ..."
+        return f"{begins} ...{closing}" if rest.endswith(closing) else task
 
     def _note(self, cell: NotebookNode, following: NotebookNode | None) -> None:
         """A note before a section is read on its first slide, or where nothing of it is shown on

@@ -2,16 +2,12 @@
 with back-off to fewer words where they are new.
 """
 
-import math
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from tinylm_lib.storyworld import entropies
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -59,15 +55,6 @@ def _padded(ids: Tensor, line_end: int, most: int) -> tuple[Tensor, Tensor]:
     is_own[times.cumsum(0) - times + most] = True
     first = torch.full((most,), line_end)
     return torch.cat((first, ids.repeat_interleave(times))), is_own
-
-
-def simple_readers(tokenizer: Any) -> dict[str, float]:
-    """The exact losses of three readers of StoryWorld, in nats per token: of one who knows nothing,
-    of one who knows how common each token is, and of one who also knows the token before it.
-    """
-    found = entropies(tokenizer, n_stories=2000)
-    nothing = math.log(tokenizer.vocab_size)
-    return {"knows nothing": nothing, "how common": found.unigram, "one word back": found.bigram}
 
 
 @cache

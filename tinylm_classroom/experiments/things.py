@@ -47,23 +47,35 @@ def said_twice(tokenizer: Any, n: int, seed: int) -> list[tuple[Tensor, int, int
 def weight_on_next(
     model: TransformerLM,
     tokenizer: Any,
-    change: Callable[[Tensor], Tensor],
+    sayings: Callable[[Tensor], tuple[Tensor, Tensor]],
     seed: int,
     n: int = 30,
 ) -> Tensor:
-    """What each head of layer 2 gives to the word that came next in the first of two equal sayings,
-    at the words of the second one: the mean over n stories (H).
+    """What each head of layer 2 gives to the word that came next in the first of two sayings, at
+    the words of the second one: the mean over n stories (H).
 
-    change: makes of the four words of a saying (4) those that are put in its place, both times.
+    sayings: makes of the four words of a saying (4) those that are put in its place, the first time
+    and the second.
     """
     found = []
     for story, first, second in said_twice(tokenizer, n, seed):
-        for at in (first, second):
-            story[at : at + 4] = change(story[at : at + 4])
+        both = sayings(story[first : first + 4].clone())
+        for at, words in zip((first, second), both, strict=True):
+            story[at : at + 4] = words
         asking = torch.arange(second, second + 3)
         weights = capture(model, story[None]).attention(layer=2).weights[0]  # (H, T, S)
         found.append(weights[:, asking, asking - second + first + 1].mean(-1))
     return torch.stack(found).mean(0)
+
+
+def others_like(tokenizer: Any, four: Tensor) -> Tensor:
+    """For the four words of a saying (4) the ones that follow them in their classes (4)."""
+    found = []
+    for place, word in enumerate(map(tokenizer.words.__getitem__, four.tolist()), start=1):
+        known = storyworld.CLASSES[f"saying{place}"]
+        other = known[(known.index(word.strip()) + 1) % len(known)]
+        found.append(tokenizer.ids[word.replace(word.strip(), other)])
+    return torch.tensor(found)
 
 
 def _two(kind: str, generator: Generator) -> list[str]:

@@ -320,7 +320,7 @@ def _one_row(
     left = line.edges[0][0]
     right = WIDTH * PIXEL - 14
     _pair(ax, line.after, USUAL + GAP, query[0].tolist())
-    _says(ax, left, ROWS + 12, "keys")
+    _says(ax, left, ROWS + 12, "keys: the pink thing, below it the gray thing")
     _says(ax, right, ROWS + 12, "query", "right")
     scores = query @ keys.T
     if step in ("keys", "scores"):

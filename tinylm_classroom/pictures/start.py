@@ -255,9 +255,10 @@ def impossible(stories: Sequence[tuple[int, int | None]]) -> None:
         wrong = [(at, y) for y, (_, at) in enumerate(order) if at is not None]
         if wrong:
             ax.plot(*zip(*wrong, strict=True), "s", color=SERIES[1], markersize=8, zorder=3)
-        ax.plot([], [], "s", color=SERIES[1], markersize=10, label="its first impossible word")
-        ax.plot([], [], "-", color=SERIES[0], linewidth=4, label="no impossible word")
-        where = {"loc": "outside lower center", "ncols": 2, "frameon": False}
+        ax.plot([], [], "s", color=SERIES[1], markersize=10, label="first impossible word")
+        ax.plot([], [], "-", color="#c9d1d9", linewidth=4, label="of a story")
+        ax.plot([], [], "-", color=SERIES[0], linewidth=4, label="a story without one")
+        where = {"loc": "outside lower center", "ncols": 3, "frameon": False}
         figure.legend(fontsize=18, **where)
         ax.set(ylim=(len(order), -1), xlim=(0, None), yticks=[])
         ax.set_ylabel(f"{len(order)} stories", size=18)

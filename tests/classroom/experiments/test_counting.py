@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from tinylm_classroom.experiments.counting import counting_losses, recorded_counting, simple_readers
-from tinylm_lib.pretrained import load_pretrained
+from tinylm_classroom.experiments.counting import counting_losses, recorded_counting
 
 END = 0
 
@@ -58,8 +57,3 @@ def test_the_record_holds_seven_runs_whose_best_is_a_few_words_back():
     runs = recorded_counting()
     assert {n: len(each) for n, each in runs.items()} == {2000: 3, 20_000: 3, 100_000: 1}
     assert [min(range(8), key=each[0].__getitem__) for each in runs.values()] == [3, 4, 4]
-
-
-def test_more_words_back_know_more():
-    found = simple_readers(load_pretrained("storyworld").tokenizer)
-    assert found["knows nothing"] > found["how common"] > found["one word back"] > 0.7

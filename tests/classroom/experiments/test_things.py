@@ -1,9 +1,12 @@
 """Texts to test a look with: what is where in them, and which thing is right."""
 
+from collections.abc import Callable
+
 import torch
 
-from tinylm_classroom.experiments.things import said_twice, two_things, weight_on_next
+from tinylm_classroom.experiments.things import others_like, said_twice, two_things, weight_on_next
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.storyworld import CLASSES
 
 SHIPPED = load_pretrained("storyworld")
 TOKENIZER = SHIPPED.tokenizer
@@ -26,9 +29,31 @@ def test_a_saying_is_the_same_both_times() -> None:
         assert TOKENIZER.decode([int(story[first - 1])]) == ' "' and len(torch.unique(story[first : first + 4])) == 4
 
 
-def test_heads_find_the_next_word_of_a_saying_and_not_of_words_in_another_order() -> None:
-    as_written, mixed = (
-        weight_on_next(SHIPPED.model.eval(), TOKENIZER, lambda four, order=order: four[order], seed=3, n=8)
-        for order in ([0, 1, 2, 3], [2, 0, 3, 1])
-    )
-    assert as_written.shape == (4,) and as_written[[0, 3]].min() > 0.4 and mixed.max() < 0.2
+def test_others_are_the_next_words_of_their_classes() -> None:
+    four = torch.tensor([TOKENIZER.ids[word] for word in ("Bright", " mice", " shine", " quietly")])
+    others = [TOKENIZER.words[i] for i in others_like(TOKENIZER, four).tolist()]
+    for place, (old, new) in enumerate(zip(("Bright", " mice", " shine", " quietly"), others, strict=True), start=1):
+        known = CLASSES[f"saying{place}"]
+        assert old.startswith(" ") == new.startswith(" ")
+        assert known.index(new.strip()) == (known.index(old.strip()) + 1) % len(known)
+
+
+def test_heads_find_the_next_kind_of_word_and_nothing_in_another_order() -> None:
+    def found(sayings: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+        return weight_on_next(SHIPPED.model.eval(), TOKENIZER, sayings, seed=3, n=8)
+
+    as_written = found(lambda four: (four, four))
+    no_copy = found(lambda four: (four, others_like(TOKENIZER, four)))
+    mixed = found(lambda four: (four[[2, 0, 3, 1]], four[[2, 0, 3, 1]]))
+    assert as_written.shape == (4,) and torch.stack((as_written, no_copy))[:, [0, 3]].min() > 0.4 and mixed.max() < 0.2
+
+
+def test_the_second_saying_alone_may_be_another_one() -> None:
+    seen = []
+
+    def first_for_both(four: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(four)
+        return four, four.flip(0)
+
+    flipped = weight_on_next(SHIPPED.model.eval(), TOKENIZER, first_for_both, seed=3, n=2)
+    assert len(seen) == 2 and flipped.max() < 0.3
