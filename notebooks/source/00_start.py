@@ -290,7 +290,7 @@ trace(scores_of_the_next, model, opening_ids, sizes={"V": tokenizer.vocab_size})
 # What you need:
 #
 # - `ids` is a **tensor**, an array of numbers (lesson 02). Its **shape** (1, T) means: one row with T columns.
-# - The scores have the shape (1, T, V): for each position a row with a score for each of V tokens. `scores[:, -1]` is the row of the *last* position, which belongs to the next token.
+# - `model(ids)` takes ids of shape (1, T), one text of T tokens, and returns scores (1, T, V). The row of the *last* position belongs to the next token.
 # - `scores.argmax(-1)` gives the index of the highest number along the last axis, and `keepdim=True` keeps that axis with size 1.
 # - `torch.cat((a, b), dim=1)` appends b to a. Both must have two axes: `scores[:, -1:]` keeps the axis of positions, `scores[:, -1]` drops it.
 #
@@ -491,7 +491,7 @@ print(f"stories with an impossible word: {n_wrong} of {len(where)}")
 # **Usual answers.**
 # - *Below the floor, if it trains long enough* (from the room): No model gets there, except by luck on a few stories.
 # - *It cannot pass the reader of one word back so soon* (`worse than one word back`): Pairs of words are quickly learned. Look where the curve crosses the line.
-# - *Counting in 20,000 stories cannot be beaten by 900* (`between one word back and counting`): Counting has to see the same words; the model notices that words are alike.
+# - *Counting in 20,000 stories cannot be beaten so soon* (`between one word back and counting`): Counting has to see the same words; the model notices that words are alike.
 #
 # **Cut if short.** Nothing; this is what they will remember.
 #

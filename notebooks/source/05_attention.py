@@ -675,7 +675,7 @@ for seed in SEEDS:
 # - Gradient descent finds queries and keys, although the loss only sees the answer. [[learned-keys]]
 # - With 256 features no undivided run found one of sixteen things in 300 updates. Divided by the root, all did. [[root-learns]]
 # - The shipped model looks for the pink thing, and needs two heads for it. [[looks-forbidden]]
-# - The second is no induction head: in a saying it looks for the next kind of word, not for a copy. [[kinds-not-copies]]
+# - The second is not an induction head: in a saying it looks for the next kind of word, not for a copy. [[kinds-not-copies]]
 #
 # Next, lesson 06: nothing in the formula knows *where* a word is.
 

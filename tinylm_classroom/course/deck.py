@@ -191,7 +191,9 @@ class Deck:
                 self._usual_here(known.faults if known else ()),
             )
         if known:
-            hints = "".join(f'<li class="fragment">{inline(text)}</li>' for text in known.hints)
+            first, *others = map(inline, known.hints)
+            hints = f"<li>{first}</li>"
+            hints += "".join(f'<li class="fragment">{hint}</li>' for hint in others)
             self._begin("subslide", look="hints")
             self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
         if self.instructor:

@@ -115,7 +115,7 @@ def test_of_a_text_only_formulas_quotations_lists_and_tables_are_shown():
     assert alone == "" and 'class="leaf written  alone"' in made.html()
 
 
-def test_code_shows_its_outputs_and_a_few_lines_unless_it_is_folded_or_only_draws():
+def test_code_shows_its_outputs_and_a_few_lines_unless_it_is_folded_or_draws():
     printed = code("y = 2 * x\nprint(y)", "Twice", printed="4")
     folded = code("y = 2 * x\nprint(y)", "Folded", printed="4", jupyter={"source_hidden": True})
     drawn = code("figures.draw(x)", "Drawn", "<p>picture</p>")
@@ -123,7 +123,7 @@ def test_code_shows_its_outputs_and_a_few_lines_unless_it_is_folded_or_only_draw
     marked = code("a = 1\nb = 2\nc = 3", tinylm={"deck": "Marked", "essential": [[2, 2]]})
     made = deck(text("## 1. One"), printed, folded, drawn, tried, asked("Half of 4?"), marked)
     first, second, third, fourth, fifth, sixth = shown(made)
-    assert first == "y = 2 * xprint(y) 4" and second == "4" and third == "picture" and fourth.startswith("y = 3draw")
+    assert first == "y = 2 * xprint(y) 4" and second == "4" and third == fourth == "picture"
     assert "ask(4)" not in fifth and re.match(r"⋯ 1 line *b = 2 *⋯ 1 line *All 3 lines", sixth)
     assert made.modules == {"predict"} and made.html().count('class="fragment answer"') == 1
 
@@ -157,13 +157,35 @@ def test_a_section_of_a_longer_plan_says_where_a_shorter_one_goes_on():
 def test_an_exercise_has_its_stub_and_hints_and_for_the_instructor_its_solution_and_explanation():
     cells = (note(USUAL), text("## 1. One"), exercise("Your turn"), text("Exponents first.", tags=["solution"]))
     made = deck(*cells)
-    assert titles(made) == [["Your turn", ""]] and "secret" not in made.html() and "Exponents" not in made.html()
+    assert titles(made) == [["Your turn"], [""]] and "secret" not in made.html() and "Exponents" not in made.html()
     stub, hints = shown(made)
     assert stub.startswith("Exercise: softmax Difficulty 2 of 5") and stub.endswith("...") and hints.startswith("Hints")
     made = deck(*cells, instructor=True)
-    assert titles(made) == [["Your turn", "", ""]] and "secret" in shown(made)[2]
-    assert words_of("".join(made.columns[1][2].notes)) == "Exponents first."
+    assert titles(made) == [["Your turn"], ["", ""]] and "secret" in shown(made)[2]
+    assert words_of("".join(made.columns[2][1].notes)) == "Exponents first."
     assert titles(deck(text("## 1. One", "One"), exercise(""), instructor=True)) == [["One"]]
+
+
+def test_the_slide_of_an_exercise_has_the_first_lines_of_its_task():
+    task = SOLVED.replace("along dim.", "along dim.\n\n    Of any sizes.\n    ")
+    cell = code(task, tags=["exercise"], tinylm={"name": "softmax", "difficulty": 2, "minutes": 8, "deck": "Yours"})
+    stub = shown(deck(text("## 1. One"), cell))[0]
+    assert "Probabilities along dim. ..." in stub and "Of any sizes" not in stub
+
+
+def test_a_view_that_the_model_answers_has_the_model_in_the_deck():
+    def of(module: str, data: dict) -> bool:
+        view = {MIME: {"module": module, "data": data}, "text/html": "a view"}
+        cell = v4.new_code_cell("view()", outputs=[v4.new_output("display_data", view)], metadata=facts("A view"))
+        return deck(text("## 1. One"), cell).needs_model
+
+    assert [of("what_if", {"model": "f00"}), of("watch", {}), of("what_if", {})] == [True, True, False]
+
+
+def test_wrapped_code_keeps_its_indentation():
+    html = deck(text("## 1. One"), code("for x in y:\n    print(x)", "Loop", printed="1")).html()
+    assert re.search(r'<span class="line">(<[^>]*>)*for', html)
+    assert re.search(r'<span class="line" style="--indent: 4ch"> {4}', html)
 
 
 def test_a_prediction_has_its_answer_and_the_usual_ones():
