@@ -65,7 +65,7 @@ show_text(written)
 # %% [markdown]
 # It only guesses which word comes next, like the completion on a phone that never stops. And yet this reads like a story. Read it again, like a proofreader: who has what?
 
-# %% tags=["source-hidden"] deck="Which sentence is impossible?"
+# %% tags=["source-hidden"] deck="Read like a proofreader"
 at = storyworld.parse(written).error_at
 sentences = {
     "There he met Jamal, a teacher with a green coat": "This is possible: anybody may come, with anything in hand.",
@@ -99,7 +99,7 @@ predict(
 # ## 2. What did it remember?
 # Nearly everything else is right: *Carlos* stays Carlos, and the saying comes back word for word. Does the program use the earlier words? An experiment can tell. We **change one word**, for example *Carlos* in the first line to *Mia* and to other names, and measure how probable the model then finds each later word.
 
-# %% deck="Change one word: which later words are no longer expected?"
+# %% deck="Change one word: which others were used?"
 from tinylm_classroom import find_threads, share_of_threads
 
 # ESSENTIAL
@@ -110,7 +110,7 @@ figures.threads(written, found, ["people"], title="A name is used again")
 # %% tags=["source-hidden"] slide="subslide" deck="Names, places and things are used again"
 figures.threads(written, found, ["people", "places", "things"], title="So are places and things")
 
-# %% tags=["signature", "source-hidden"] slide="subslide" deck="And four words of a saying are remembered in parallel"
+# %% tags=["signature", "source-hidden"] slide="subslide" deck="A saying is remembered word by word"
 slip = len(storyworld.words(written[:at]))
 figures.threads(written, found, title="A program wrote this. What did it remember?", impossible=slip)
 
@@ -196,7 +196,7 @@ predict(
     },
 )
 
-# %% rows=["S0-2"] tags=["source-hidden"] deck="It has learned twelve colours, and that all are equally likely"
+# %% rows=["S0-2"] tags=["source-hidden"] deck="It knows twelve colours, all equally likely"
 figures.guesses({"... He had a ___": (guess(opening), exact)}, title="Twelve colours, nearly equally likely")
 
 # %%
@@ -429,7 +429,7 @@ predict(
     because="More words say more, but they were seen less often. Ten times as many stories help by one word.",
 )
 
-# %% tags=["source-hidden"] deck="To count which word followed helps only a few words back"
+# %% tags=["source-hidden"] deck="Counting helps only a few words back"
 figures.counting(runs, {"the model": shipped_loss, "the floor": exact_loss})
 
 # %% [markdown]

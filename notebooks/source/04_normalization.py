@@ -483,10 +483,10 @@ predict(
 # %% deck="Long vectors, unsure predictions"
 from tinylm_classroom import residual_view
 
-residual_view(model, tokenizer, text)
+residual_view(model, tokenizer, "\nOne dark evening, calm Mia ran to")
 
 # %% [markdown]
-# **Your task:** a dark cell in the top row means that the model is sure of the next word. Click words with a pale and with a dark top cell, such as *golden* and *evening*, and compare the top *length of the stream* (size times the root of $C$). The other rows are for lesson 10.
+# **Your task:** a dark cell in the top row means that the model is sure of the next word. Click words with a pale and with a dark top cell, such as *to* and *evening*, and compare the top *length of the stream* (size times the root of $C$). The other rows are for lesson 10.
 
 # %% tags=["source-hidden"] evidence="unsure-is-long" tried="held-out"
 # Checked: in three sets of 40 new stories the largest vectors are where the model is least sure.

@@ -135,7 +135,7 @@ looking.grow("values", words, keys=keys, queries=pink_query, values=values)
 # %% [markdown] deck="Score, softmax, weighted sum: a soft lookup"
 # **Score, softmax, weighted sum**: that is attention for one query. The *direction* of a query decides what it finds, and its *length* how sharply: with (4, 0) nearly all of the weight is on *fan*. [[direction-and-length]]
 #
-# | | a Python `dict` | attention |
+# | lookup | a Python `dict` | attention |
 # |---|---|---|
 # | finds | a key that is equal | every key, more or less |
 # | returns | one value | a mixture of all values |
@@ -538,7 +538,7 @@ attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
 # %% [markdown]
 # So *book* has looked back itself (with head 0), in an **earlier layer**, and what it found is in the vector that its key is made from. Both steps:
 
-# %% tags=["source-hidden"] deck="First the things take up colours, then pink finds its thing"
+# %% tags=["source-hidden"] deck="Things take up colours, then pink finds one"
 looking.looks(model, tokenizer, text, exchanged, earlier=True)
 
 # %% [markdown]

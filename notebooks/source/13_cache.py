@@ -775,14 +775,11 @@ for begun in many[:, :12].tolist():
 # - With the causal mask a new token changes no key and no value before it, so nearly all of this is computed again. [[read-again]]
 # - Without the mask a new token changes the past, and such a cache would be wrong. [[mask-decides]]
 # - The newest token needs its own query and all keys and values, so these two are kept. [[newest-alone]]
-# - With only x kept, a step would make all keys again: 10 times the operations. [[x-instead]]
 # - The new position $i$ after $P$ kept ones sees the keys 0 to $P + i$. [[moved-mask]]
 # - With this mask and continued positions the logits are the same, however the text is cut into pieces. [[any-split]]
 # - With a cache a step grows slowly with the text, because the new query meets one key more. [[step-grows]]
-# - A whole text took several times as long without a cache in this run, and the factor grew with its length. [[whole-text]]
 # - A cache holds $2 L B G S D$ numbers, so grouped queries divide it by H / G. [[cache-bytes]]
 # - Restarted positions, a wrong mask or no mask at the prefill change the text without an error. [[mistakes]]
-# - Drafts that the model checks in one call change nothing in the text. [[drafts-exact]]
 #
 # A step is now so small that arithmetic may not be what it waits for. Next, lesson 14: where the time goes.
 

@@ -21,6 +21,9 @@ from .lesson.read import PLANS
 from .lesson.written import title_of
 
 SHOWN = ("list", "block_quote", "table")
+EVIDENCE = re.compile(
+    r" \((?:(?:, )?\[section \d+\]\(#\S*?\))+\)"
+)  # of a bullet; on paper it leads nowhere
 QUOTES = '"' * 3
 HELP = ("hints", "solution")
 MATH = {"block_math", "latex_environment"}
@@ -121,7 +124,7 @@ class WrittenDeck(Deck):
     def _show(self, cell: NotebookNode) -> None:
         """What the slide of a cell shows; below a title alone there is nothing."""
         if cell.cell_type == "markdown":
-            shown = self._shown.render(cell.source)
+            shown = self._shown.render(EVIDENCE.sub("", cell.source))
         else:
             outputs = "".join(self._outputs(cell))
             shown = self._code(cell) + outputs

@@ -52,8 +52,8 @@ def word_map(tables: Mapping[str, Tensor], kinds: Mapping[str, Tensor]) -> None:
             _draw_kinds(ax, points, size, kinds if size > 40 else ())
             ax.set(xlabel="first direction", xticks=[], yticks=[])
             ax.set_title(when, size=20, weight="normal", loc="center")
-            ax.xaxis.label.set_size(18)
-        both[0].set_ylabel("second direction", size=18)
+            ax.xaxis.label.set_size(20)
+        both[0].set_ylabel("second direction", size=20)
         both[1].margins(x=0.14)
         both[0].set_box_aspect(1)
         both[1].set_box_aspect(1)
@@ -104,10 +104,10 @@ def _grid(
         for j, number in enumerate(row):
             color = ink_on(SIGNED((number + _LIMIT) / (2 * _LIMIT)))
             at = {"ha": "center", "va": "center_baseline", "color": color}
-            ax.text(j, i, fixed(number, digits), size=16 if digits else 20, **at)
+            ax.text(j, i, fixed(number, digits), size=20, **at)
     slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
-    ax.set_xticks(range(len(columns)), columns, size=17, **slanted)
-    ax.set_yticks(range(len(rows)), rows, size=18)
+    ax.set_xticks(range(len(columns)), columns, size=20, **slanted)
+    ax.set_yticks(range(len(rows)), rows, size=20)
     unframed(ax)
     ax.grid(visible=False)
 
@@ -142,7 +142,7 @@ def three_grids(
         terms = zip(x[0].tolist(), weight[0].tolist(), strict=True)
         summed = " + ".join(f"{feature:.0f}·{w:.0f}" for feature, w in terms)
         figure.supxlabel(f"{summed} = {answers[0, 0]:.0f}", size=22, color=SERIES[1])
-        three[0].set_ylabel("word", size=18)
+        three[0].set_ylabel("word", size=20)
     display(
         figure,
         alt=(
@@ -189,6 +189,9 @@ def slope(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
         ax.text(first - 0.28, here + 0.12, against, size=20, color=SERIES[1])
         ax.text(1.32, 2, "the loss", size=20, color=SERIES[0])
         ax.set(xlim=(1.15, 2.5), ylim=(-0.1, 3.2))
+        ax.tick_params(labelsize=18)
+        ax.xaxis.label.set_size(18)
+        ax.yaxis.label.set_size(18)
     display(
         figure,
         alt=(
@@ -228,7 +231,7 @@ def chain(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
             end = start + 1.9
             arrow(ax, (start, 0.2), (end, 0.2), letter="C", width=2.5)
             arrow(ax, (end, -0.2), (start, -0.2), letter="T", width=2.5)
-            ax.text(4 * i + 2, 0.42, step, ha="center", va="bottom", size=18)
+            ax.text(4 * i + 2, 0.42, step, ha="center", va="bottom", size=19)
             at = {"ha": "center", "va": "top", "size": 20, "color": SERIES[1]}
             ax.text(4 * i + 2, -0.42, f"slope {each:g}", **at)
         gradient = math.prod(slopes)
@@ -237,6 +240,8 @@ def chain(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
         ax.text(6, -1.45, f"back from the loss: {told} = {gradient:g}", **at)
         ax.set(xlim=(-1.3, 13.3), ylim=(-1.65, 0.95), xticks=[], yticks=[])
         ax.axis("off")
+        ax.xaxis.label.set_visible(False)
+        ax.yaxis.label.set_visible(False)
     display(
         figure,
         alt=(
@@ -264,28 +269,28 @@ def found_questions(
     learn: learn(words, updates, seed=...) returns the weights after so many updates.
     """
     every = range(5)
-    grids = {f"{n} updates" if n else "at the start": learn(every, n) for n in (0, 10, 100)}
+    grids = {f"{n} updates" if n else "at the start": learn(every, n) for n in (0, 100)}
     grids["hidden"] = hidden
     errors = {n: _errors(learn, hidden, n, seeds) for n in (0, 10, 30, 100)}
     title = "From answers alone, each row becomes a question"
-    with drawing(12.4, 6.7, axes_grid=False) as figure:
+    with drawing(11.4, 5.9, axes_grid=False) as figure:
         above, below = figure.subfigures(2, 1, height_ratios=(3.8, 2.9))
         row = above.subplots(1, len(grids), sharey=True)
         for ax, (when, weights) in zip(row, grids.items(), strict=True):
             _grid(ax, weights, asked, features, digits=1)
-            ax.set_title(when, size=19, weight="normal", loc="center")
-        row[0].set_ylabel("question", size=18)
-        row[0].set_xlabel("weight of", size=18)
+            ax.set_title(when, size=20, weight="normal", loc="center")
+        row[0].set_ylabel("question", size=20)
+        row[0].set_xlabel("weight of", size=20)
         above.suptitle(title, x=0.012, ha="left", weight="bold", size=22)
         ax = below.subplots()
         for place, runs in enumerate(errors.values()):
             shift = [place + 0.06 * (i - (len(runs) - 1) / 2) for i in range(len(runs))]
             ax.plot(shift, runs, "o", ms=12, color=SERIES[0], linestyle="none")
-        ax.set_xticks(range(len(errors)), [f"{updates} updates" for updates in errors], size=18)
-        ax.tick_params(axis="y", labelsize=18)
+        ax.set_xticks(range(len(errors)), [f"{updates} updates" for updates in errors], size=20)
+        ax.tick_params(axis="y", labelsize=20)
         ax.set(xlim=(-0.5, len(errors) - 0.5), ylim=(-0.2, None))
         told = "largest difference from the hidden weights, a dot for each run"
-        ax.set_title(told, size=18, weight="normal")
+        ax.set_title(told, size=20, weight="normal")
         ax.grid(visible=True, axis="y")
     told = "; ".join(f"{n} updates, at most {max(runs):.1f}" for n, runs in errors.items())
     columns = {when: weights.flatten().tolist() for when, weights in grids.items()}

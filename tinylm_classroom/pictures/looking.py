@@ -218,6 +218,8 @@ def _plane(figure: Figure, place: list[float], inches: float) -> Axes:
     ax = figure.add_axes(place, xticks=[], yticks=[])
     ax.set(xlim=(0, WIDTH * PIXEL), ylim=(0, inches * PIXEL), xlabel="words", ylabel="weight")
     ax.axis("off")
+    ax.xaxis.label.set_visible(False)
+    ax.yaxis.label.set_visible(False)
     return ax
 
 

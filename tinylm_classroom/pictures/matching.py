@@ -44,9 +44,11 @@ def shapes(q: Tensor, k: Tensor, weights: Tensor, v: Tensor, out: Tensor) -> Non
             ax.plot([x, x + width], [y + height] * 2, color=top, lw=6, linestyle="-")
             ax.text(x - 0.3, y + height / 2, rows, color=side, ha="right", va="center", size=22)
             ax.text(x + width / 2, y + height + 0.3, columns, color=top, ha="center", size=22)
-            ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=18)
+            ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=19)
         ax.set(aspect="equal", xticks=[], yticks=[])
         ax.axis("off")
+        ax.xaxis.label.set_visible(False)
+        ax.yaxis.label.set_visible(False)
     display(
         figure,
         alt=(

@@ -36,6 +36,9 @@ def sizes_on_the_way(chains: Mapping[str, Sequence[float]]) -> None:
         ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
         ax.minorticks_off()
         ax.set(xlim=(0, 32), ylim=(0.002, 200), xticks=[0, 8, 16, 24])
+        ax.tick_params(labelsize=19)
+        ax.xaxis.label.set_size(19)
+        ax.yaxis.label.set_size(19)
     ends = "; ".join(f"{name} ends at {rounded(sizes[-1], 2)}" for name, sizes in chains.items())
     table = {"layer": [1, 8, 16, 24]}
     table |= {name: [sizes[i] for i in (0, 7, 15, 23)] for name, sizes in chains.items()}
@@ -72,6 +75,8 @@ def starts(factors: Sequence[float], without: Tensor, with_norm: Tensor, guessin
         ax.set_xticks(range(len(factors)), [f"{factor:g}" for factor in factors], size=20)
         ax.set_yticks([0, 1, 2, 3], ["0", "1", "2", "3"], size=20)
         ax.set(ylim=(-0.2, guessing * _OVERFLOWN + 0.75), xlim=(-0.5, len(factors) - 0.5))
+        ax.xaxis.label.set_size(20)
+        ax.yaxis.label.set_size(20)
     n = without.shape[1]
     display(
         figure,
@@ -116,9 +121,17 @@ def one_curve(rates: Sequence[float], losses: Mapping[float, Tensor]) -> None:
             ax.set(ylim=(-0.15, 3.7))
             ax.minorticks_off()
             marks = (0.001, 0.01, 0.1, 1, 10)
-            ax.set_xticks(marks, [f"{mark:g}" for mark in marks], size=17)
+            ax.set_xticks(marks, [f"{mark:g}" for mark in marks], size=20)
+            ax.tick_params(axis="y", labelsize=20)
         sides[0].set_ylabel("loss after 100 updates", size=20)
-        sides[0].legend(frameon=False, loc="upper center", ncols=3, fontsize=18, columnspacing=0.9)
+        sides[0].legend(
+            frameon=False,
+            loc="upper center",
+            ncols=3,
+            fontsize=20,
+            columnspacing=0.6,
+            handletextpad=0.1,
+        )
         sides[0].set_title("Three factors, three curves ...", size=22)
         sides[1].set_title("... and over rate / size², one", size=22)
     table: dict[str, list] = {"rate": [f"{rate:.3g}" for rate in rates]}
@@ -199,10 +212,10 @@ def _sphere(ax: Axes, circle: Tensor, tip: Sequence[float], filled: bool) -> Non
     ax.add_patch(Circle((0, 0), 3**0.5, facecolor="#dfe6ee" if filled else "none", edgecolor=QUIET))
     ax.plot(*circle.T, "-", color=INK if filled else LINE, linewidth=2.2)
     ax.annotate("", tip, (0, 0), arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 2})
-    ax.text(tip[0] - 0.2, tip[1] - 0.1, "(1, 1, 1)", size=19, color=INK, va="center", ha="right")
+    ax.text(tip[0] - 0.2, tip[1] - 0.1, "(1, 1, 1)", size=21, color=INK, va="center", ha="right")
     ax.set(xlim=(-3.0, 3.0), ylim=(-2.1, 3.3), aspect="equal", xticks=[], yticks=[])
-    ax.set_xlabel("seen from the side", size=18)
-    ax.set_ylabel("the mean", size=18)
+    ax.set_xlabel("seen from the side", size=21)
+    ax.set_ylabel("the mean", size=21)
 
 
 def _dots(ax: Axes, x: float, losses: Tensor, color: str, top: float) -> None:

@@ -13,8 +13,8 @@ from tinylm_lib.storyworld import words
 from ..display.figures import axes, display, drawing, unframed
 from ..display.theme import INK, QUIET, SERIES
 
-_LETTERS = 66  # of a line of the story
-_WORD_POINTS = 18.5
+_LETTERS = 62  # of a line of the story
+_WORD_POINTS = 20
 _MOST_BARS = 12
 _MARKS = (".", ",", '"', ' "')
 _THREAD_COLORS = dict(zip(("people", "places", "things", "the saying"), SERIES, strict=False))
@@ -58,12 +58,12 @@ def threads(
         if impossible is not None:
             ax.plot([], [], "s", color=INK, markersize=17, label="impossible")
         where = {"loc": "outside lower center", "ncols": 5, "frameon": False}
-        figure.legend(fontsize=18, handlelength=1.6, **where)
+        figure.legend(fontsize=20, handlelength=1.6, **where)
         limits = {"xlim": (-0.8, _LETTERS + 1), "ylim": (places[-1][1] + 0.7, -0.5)}
         ax.set(xticks=[], yticks=[], ylabel=" ", **limits)
         ax.set_title(title, size=24)
         ax.set_xlabel(
-            "a thread: change its first word, and its last is no longer expected", size=18
+            "a thread: change its first word, and its last is no longer expected", size=20
         )
         unframed(ax)
     pairs = [(said[source].strip(), said[target].strip()) for source, target, *_ in shown]
@@ -151,7 +151,7 @@ def guesses(
         best = sorted(model, key=model.__getitem__, reverse=True)[:most]
         chosen[text] = [(word, model[word], exact.get(word, 0.0)) for word in best]
     n_bars = sum(map(len, chosen.values()))
-    with drawing(10.2, 1.5 + 0.36 * n_bars + 0.75 * len(chosen), axes_grid=False) as figure:
+    with drawing(10.2, 1.5 + 0.35 * n_bars + 0.75 * len(chosen), axes_grid=False) as figure:
         heights = [len(rows) + 1 for rows in chosen.values()]
         every = figure.subplots(len(chosen), sharex=True, squeeze=False, height_ratios=heights)[
             :, 0
@@ -163,16 +163,16 @@ def guesses(
             )
             mark = {"marker": "|", "s": 420, "linewidths": 5, "color": INK, "zorder": 3}
             ax.scatter([p for *_, p in rows], places, label="exact", clip_on=False, **mark)
-            ax.set_yticks(places, [word.strip() or "line end" for word, *_ in rows], size=17)
-            ax.set_title(text, size=18, loc="left", weight="normal")
-            ax.tick_params(labelsize=17, length=0)
+            ax.set_yticks(places, [word.strip() or "line end" for word, *_ in rows], size=21)
+            ax.set_title(text, size=21, loc="left", weight="normal")
+            ax.tick_params(labelsize=21, length=0)
             ax.invert_yaxis()
             ax.set_xlim(0)
-        every[-1].set_xlabel("probability of the next word", size=18)
+        every[-1].set_xlabel("probability of the next word", size=21)
         every[0].set_ylabel(" ")
         figure.suptitle(title, size=23, weight="bold")
         where = {"loc": "outside lower center", "ncols": 2, "frameon": False}
-        figure.legend(*every[0].get_legend_handles_labels(), fontsize=18, **where)
+        figure.legend(*every[0].get_legend_handles_labels(), fontsize=21, **where)
     flat = []
     for text, rows in chosen.items():
         flat += [(text, *row) for row in rows]
@@ -202,14 +202,14 @@ def counting(runs: Mapping[int, Sequence[Sequence[float]]], levels: Mapping[str,
         for color, (name, losses) in zip(SERIES, curves.items(), strict=False):
             back = list(range(1, len(losses)))
             ax.plot(back, losses[1:], "-o", color=color, linewidth=3, markersize=8)
-            ax.text(back[-1] + 0.12, losses[-1], name, color=color, va="center", size=18)
+            ax.text(back[-1] + 0.12, losses[-1], name, color=color, va="center", size=20)
             best = min(back, key=losses.__getitem__)
             text = f"{losses[best]:.2f}"
             away = (
                 -24 if name == list(curves)[-1] else 12
             )  # points; the lowest curve has room below
             ax.annotate(text, (best, losses[best]), (0, away), textcoords="offset points",
-                        ha="center", size=18, color=color, weight="bold")  # fmt: skip
+                        ha="center", size=20, color=color, weight="bold")  # fmt: skip
         _draw_levels(ax, levels, len(losses) - 1 + 0.12)
         ax.set(xlim=(0.8, len(losses) - 1), ylim=(0.5, 2.25), xticks=back)
         _large(ax, title)
@@ -228,14 +228,14 @@ def _draw_levels(ax: Axes, levels: Mapping[str, float], right: float) -> None:
     below = -gap
     for name, level in sorted(levels.items(), key=lambda each: each[1]):
         below = max(level, below + gap)
-        ax.text(right, below, f"{name} {level:.2f}", va="center", size=18, color=QUIET)
+        ax.text(right, below, f"{name} {level:.2f}", va="center", size=20, color=QUIET)
 
 
 def _large(ax: Axes, title: str) -> None:
     ax.set_title(title, size=23)
-    ax.tick_params(labelsize=17)
-    ax.xaxis.label.set_size(18)
-    ax.yaxis.label.set_size(18)
+    ax.tick_params(labelsize=21)
+    ax.xaxis.label.set_size(20)
+    ax.yaxis.label.set_size(20)
 
 
 def impossible(stories: Sequence[tuple[int, int | None]]) -> None:
@@ -259,9 +259,9 @@ def impossible(stories: Sequence[tuple[int, int | None]]) -> None:
         ax.plot([], [], "-", color="#c9d1d9", linewidth=4, label="of a story")
         ax.plot([], [], "-", color=SERIES[0], linewidth=4, label="a story without one")
         where = {"loc": "outside lower center", "ncols": 3, "frameon": False}
-        figure.legend(fontsize=18, **where)
+        figure.legend(fontsize=20, **where)
         ax.set(ylim=(len(order), -1), xlim=(0, None), yticks=[])
-        ax.set_ylabel(f"{len(order)} stories", size=18)
+        ax.set_ylabel(f"{len(order)} stories", size=20)
         ax.grid(visible=False)
         _large(ax, title)
     positions = ["none" if at is None else str(at) for _, at in order]
