@@ -33,9 +33,9 @@ def test_a_story_is_written_whole_with_a_curve_for_each_thread_of_a_kind(shown):
 
 
 def test_a_mark_stays_on_the_line_of_its_word():
-    places = start._places(['"', "a" * 60, ",", " b", '"'])
+    places = start._places(['"', "a" * (start._LETTERS - 6), ",", " b", '"'])
     assert [line for _, line in places] == [0, 0, 0, 0, 0]
-    places = start._places(["a" * 64, " b" * 3, "."])
+    places = start._places(["a" * (start._LETTERS - 2), " b" * 3, "."])
     assert [line for _, line in places] == [0, 1, 1]
 
 
@@ -79,7 +79,7 @@ def test_learning_marks_the_first_step_below_each_level(shown):
 
 def test_every_text_can_be_read_from_the_last_row(shown):
     start.threads(STORY, FOUND, title="Names are used again")
-    start.guesses({"a": ({" x": 0.1}, {" x": 0.5})}, title="Unsure")
+    start.guesses({"a": ({f" x{i}": 0.1 for i in range(6)}, {" x0": 0.5})}, title="Unsure")
     start.counting({10: [[3.0, 2.0]]}, {"the floor": 0.7})
     start.impossible([(100, 40), (120, None)])
     start.learning([5.0, 4.0], {"half": 4.5})
