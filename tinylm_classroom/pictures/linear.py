@@ -32,7 +32,7 @@ def in_plane(rows: Tensor, first: Tensor) -> Tensor:
     """
     cloud = normalize(rows, dim=-1)
     cloud = cloud - cloud.mean(0)
-    plane = cloud @ torch.linalg.svd(cloud, full_matrices=False).Vh[:2].T  # (N, C) @ (C, 2)
+    plane = cloud @ torch.linalg.svd(cloud, full_matrices=False).Vh[:2].T  # (N, 2)
     return plane * plane[first].mean(0).sign()
 
 

@@ -396,6 +396,25 @@ def exercise_clinic(lib: ModuleType) -> None:
             case.ill(torch.randn(B, T, V), torch.randint(V, (B, T)))
 
 
+def exercise_experiments(lib: ModuleType) -> None:
+    """The shipped model in the lessons' experiments, and the pictures that compute."""
+    shipped = room(lib, "pretrained").load_pretrained("storyworld")
+    model, tokenizer = shipped.model.eval(), shipped.tokenizer
+    things, rows = course_room("experiments.things"), course_room("experiments.rows")
+    things.weight_on_next(model, tokenizer, lambda four: (four, four), seed=3, n=2)
+    course_room("experiments.sizes").sizes_and_surest(model, tokenizer, seed=3, n_stories=2, n_tokens=20)
+    course_room("experiments.givers").first_impossible(model, tokenizer, "One foggy day, shy Mia", 2, seed=3)
+    course_room("experiments.chains").starts([0.5, 1.0], [3, 4])
+    table, kinds = model.embed.weight.detach(), rows.word_kinds(tokenizer)
+    rows.nearest_is_same(table, kinds)
+    rows.one_by_one(table[:8], torch.arange(8) % 2 == 0)
+    course_room("pictures.linear").in_plane(table, torch.arange(len(table)) < 9)
+    course_room("pictures.normalization").spheres(lambda x: x / x.square().mean(-1, keepdim=True).sqrt())
+    course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
+    reader = course_room("exercises.cache").Reader(torch.Generator().manual_seed(3), V)
+    reader(torch.randint(V, (B, T)), {}, torch.arange(T))
+
+
 EXERCISES = (
     exercise_model, exercise_adapters, exercise_attend, exercise_quantization, exercise_sampling, exercise_training,
     exercise_capture, exercise_lora, exercise_interventions,
@@ -427,6 +446,7 @@ def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
         exercise_views(lib, configs[0])
         report.sizes = {}  # its models have sizes of their own
         exercise_clinic(lib)
+        exercise_experiments(lib)
     assert {(comment.file, comment.line) for comment in report.comments} == written
     assert written, "no shape comment was found in the library"
     problems = "\n".join(report.problems())
