@@ -31,7 +31,6 @@ def updates():
         sleep(0.01)
         yield Step(n, torch.tensor(3.0), torch.tensor(1.0), 0.1)
 """.replace("STORY", STORY),
-    "predict": 'predict("How many legs?", key=lambda: 4, number="legs", within=0, because="It has four.")',
     "widget-interact": 'control(lambda n=13: print(f"n is {n}"), n=(1, 20))',
     "attention": "attention_view(ready.model, ready.tokenizer, story, layer=2)",
     "sampling": "sampling_view(ready.model, ready.tokenizer, story)",
@@ -40,6 +39,7 @@ def updates():
     "residual": "residual_view(ready.model, ready.tokenizer, story)",
     "patch": "patch_view(ready.model, ready.tokenizer, story, story[:-4] + 'gray', ('fan', 'book'))",
     "writer": "watch(ready.model, ready.tokenizer)",
+    "predict": 'predict("How many legs?", key=lambda: 4, number="legs", within=0, because="It has four.")',
     "busy": "while not Path('go').exists(): sleep(0.1)",
     "training": "await training_view(updates(), ready.model, ready.tokenizer, total_steps=9999)",
 }

@@ -130,7 +130,7 @@ def test_the_instructor_gets_exercise_hints_and_solution_one_after_the_other():
     )
     assert solution.endswith("Exponents first.")
     hint = deck(*cells, instructor=True).columns[1][2].parts[0]
-    assert hint.count('<li class="fragment">') == hint.count("<li") >= 2
+    assert hint.count('<li class="fragment">') == hint.count("<li") - 1 >= 1  # the first one is there at once
 
 
 def test_a_note_that_introduces_a_section_is_read_there_and_the_others_where_they_are():
