@@ -206,7 +206,10 @@ class Deck:
     def _stub(self, source: str, name: str) -> str:
         """An exercise without its solution: the signature and the task."""
         node = _defined(source, name)
-        return "\n".join([*source.split("\n")[node.lineno - 1 : _end_of_task(node)], "    ..."])
+        says = node.body[0]
+        is_docstring = isinstance(says, ast.Expr) and isinstance(says.value, ast.Constant)
+        end = says.end_lineno if is_docstring else says.lineno - 1
+        return "\n".join([*source.split("\n")[node.lineno - 1 : end], "    ..."])
 
     def _code(self, cell: NotebookNode) -> str:
         """The code of a cell: all of it, or its essential lines with all of it behind a button."""
@@ -285,13 +288,6 @@ def _essential(lines: Sequence[str], shown: Sequence[Sequence[int]]) -> Iterator
             yield FOLDED.format(first - end - 1, "s" if first - end > 2 else "")
         yield from lines[first - 1 : last]
         end = last
-
-
-def _end_of_task(node: Any) -> int:
-    """The last line of a function's signature and docstring."""
-    says = node.body[0]
-    is_docstring = isinstance(says, ast.Expr) and isinstance(says.value, ast.Constant)
-    return says.end_lineno if is_docstring else says.lineno - 1
 
 
 def _without_words(source: str) -> str:

@@ -21,10 +21,8 @@ from .lesson.read import PLANS
 from .lesson.written import title_of
 
 SHOWN = ("list", "block_quote", "table")
-EVIDENCE = re.compile(
-    r" \((?:(?:, )?\[section \d+\]\(#\S*?\))+\)"
-)  # of a bullet; on paper it leads nowhere
-QUOTES = '"' * 3
+# the links of a bullet to its evidence
+EVIDENCE = re.compile(r" \((?:(?:, )?\[section \d+\]\(#\S*?\))+\)")
 HELP = ("hints", "solution")
 MATH = {"block_math", "latex_environment"}
 SECTIONS = "**Sections.** {}"
@@ -147,11 +145,8 @@ class WrittenDeck(Deck):
     def _stub(self, source: str, name: str) -> str:
         """The signature and the first lines of the task; the notebook has all of it."""
         task = super()._stub(source, name)
-        begins, blank, rest = task.partition("\n\n")
-        if not blank:
-            return task
-        closing = f"{QUOTES}\n    ..."
-        return f"{begins} ...{closing}" if rest.endswith(closing) else task
+        begins, more, _ = task.partition("\n\n")
+        return f'{begins} ..."""\n    ...' if more else task
 
     def _note(self, cell: NotebookNode, following: NotebookNode | None) -> None:
         """A note before a section is read on its first slide, or where nothing of it is shown on

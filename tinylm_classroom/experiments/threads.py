@@ -21,7 +21,6 @@ KINDS = {
     "the saying": ("saying1", "saying2", "saying3", "saying4"),
     "anything else": ("weather", "day", "go", "carry", "say", "feeling"),
 }
-
 REMEMBERED = ("name", "place", "object", "quotation")  # kinds of words in a Story
 
 

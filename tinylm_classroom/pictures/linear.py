@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 from ..display.figures import arrow, axes, box, display, drawing, ink_on, unframed
 from ..display.numbers import fixed, learned
 from ..display.theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
+from .lettering import hide_axes, set_type
 
 _MARKS = "osD^vX"
 _HUES = [*SERIES[:4], AXIS_COLORS["S"].light, INK]
@@ -189,9 +190,7 @@ def slope(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
         ax.text(first - 0.28, here + 0.12, against, size=20, color=SERIES[1])
         ax.text(1.32, 2, "the loss", size=20, color=SERIES[0])
         ax.set(xlim=(1.15, 2.5), ylim=(-0.1, 3.2))
-        ax.tick_params(labelsize=18)
-        ax.xaxis.label.set_size(18)
-        ax.yaxis.label.set_size(18)
+        set_type(ax, 18)
     display(
         figure,
         alt=(
@@ -239,9 +238,7 @@ def chain(inputs: Sequence[float], wanted: float, weights: Sequence[float]) -> N
         at = {"ha": "center", "size": 22, "color": SERIES[1]}
         ax.text(6, -1.45, f"back from the loss: {told} = {gradient:g}", **at)
         ax.set(xlim=(-1.3, 13.3), ylim=(-1.65, 0.95), xticks=[], yticks=[])
-        ax.axis("off")
-        ax.xaxis.label.set_visible(False)
-        ax.yaxis.label.set_visible(False)
+        hide_axes(ax)
     display(
         figure,
         alt=(
@@ -338,10 +335,8 @@ def fit_and_test(splits: Sequence[tuple[Tensor, Tensor]]) -> None:
         ax.text(1.46, n / 2 + 0.4, "a coin", size=19, color=QUIET, ha="right")
         ax.set_xticks((0, 1), ("they made the direction", "they did not"))
         ax.set(xlim=(-0.5, 1.5), ylim=(-0.6, n + 1), yticks=[0, n / 4, n / 2, 3 * n / 4, n])
-        ax.tick_params(labelsize=19)
+        set_type(ax, 19)
         ax.set_xlabel(f"{n} names each, a dot for each split")
-        ax.xaxis.label.set_size(19)
-        ax.yaxis.label.set_size(19)
         ax.title.set_size(22)
     spans = [f"{min(runs)} to {max(runs)}" for runs in (fitted, others)]
     display(

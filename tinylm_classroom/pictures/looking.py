@@ -22,6 +22,7 @@ from ..display.figures import MASKED, display, drawing, ink_on
 from ..display.numbers import fixed
 from ..display.theme import HEAT, INK, LINE, QUIET, SERIES
 from ..shapes.capture import capture
+from .lettering import hide_axes
 
 STEPS = {
     "arcs": "Before it guesses, the last word looks at the fan",
@@ -217,9 +218,7 @@ def _plane(figure: Figure, place: list[float], inches: float) -> Axes:
     figure.set_layout_engine("none")
     ax = figure.add_axes(place, xticks=[], yticks=[])
     ax.set(xlim=(0, WIDTH * PIXEL), ylim=(0, inches * PIXEL), xlabel="words", ylabel="weight")
-    ax.axis("off")
-    ax.xaxis.label.set_visible(False)
-    ax.yaxis.label.set_visible(False)
+    hide_axes(ax)
     return ax
 
 

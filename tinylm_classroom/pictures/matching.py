@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..display.figures import axes, display, drawing
 from ..display.theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
+from .lettering import hide_axes, set_type
 
 MARKERS = "sod"
 NAMES = ("red", "blue", "green", "pink", "gray", "white")
@@ -46,9 +47,7 @@ def shapes(q: Tensor, k: Tensor, weights: Tensor, v: Tensor, out: Tensor) -> Non
             ax.text(x + width / 2, y + height + 0.3, columns, color=top, ha="center", size=22)
             ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=19)
         ax.set(aspect="equal", xticks=[], yticks=[])
-        ax.axis("off")
-        ax.xaxis.label.set_visible(False)
-        ax.yaxis.label.set_visible(False)
+        hide_axes(ax)
     display(
         figure,
         alt=(
@@ -126,9 +125,7 @@ def found(
         ax.set_xticks(range(len(labels)), labels)
         ax.text(len(labels) - 0.52, chance + 0.03, "chance", size=18, color=QUIET, ha="right")
         ax.set(ylim=(-0.05, 1.08), xlim=(-0.5, len(labels) - 0.5), yticks=[0, 0.5, 1])
-        ax.tick_params(labelsize=19)
-        ax.xaxis.label.set_size(19)
-        ax.yaxis.label.set_size(19)
+        set_type(ax, 19)
         ax.title.set_size(22)
         figure.legend(loc="outside lower center", ncols=3, fontsize=19)
     rows = []

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..display.figures import axes, display, drawing
 from ..display.numbers import learned, rounded
 from ..display.theme import INK, LINE, QUIET, SERIES
+from .lettering import set_type
 
 _WITHOUT = SERIES[1]
 _WITH = SERIES[0]
@@ -36,9 +37,7 @@ def sizes_on_the_way(chains: Mapping[str, Sequence[float]]) -> None:
         ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
         ax.minorticks_off()
         ax.set(xlim=(0, 32), ylim=(0.002, 200), xticks=[0, 8, 16, 24])
-        ax.tick_params(labelsize=19)
-        ax.xaxis.label.set_size(19)
-        ax.yaxis.label.set_size(19)
+        set_type(ax, 19)
     ends = "; ".join(f"{name} ends at {rounded(sizes[-1], 2)}" for name, sizes in chains.items())
     table = {"layer": [1, 8, 16, 24]}
     table |= {name: [sizes[i] for i in (0, 7, 15, 23)] for name, sizes in chains.items()}
