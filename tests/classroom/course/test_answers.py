@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot
 from support.second_edition import ANSWERS, LESSONS, USES, copy_of, exercise_cell, write
 
 from tinylm_classroom.course import lab
@@ -104,7 +105,7 @@ def test_an_old_copy_runs_in_the_course_of_today(lesson, tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "PARTS_FOLDER", tmp_path)
     names: dict = {"__name__": "__main__"}
     shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
+    with contextlib.redirect_stdout(shown), pyplot.rc_context():  # a copy of then sets its style for good
         for cell in copy_of(lesson, ANSWERS[lesson])["cells"]:
             code = compile(cell["source"], cell["id"], "exec")
             eval(code, names)
