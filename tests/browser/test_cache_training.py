@@ -163,7 +163,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     expect(state).to_contain_text("stopped after ", timeout=30_000)
     end = steps_so_far(page)
     assert stood < end < 2000
-    lesson.ready()
+    lesson.ended()
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     assert page.locator(RUN).count() == 1 and lesson.errors() == []
     outputs = [output["data"] for output in lesson.outputs() if MIME in output.get("data", {})]

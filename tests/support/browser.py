@@ -100,7 +100,12 @@ class LabPage:
     def run_all(self) -> None:
         """Runs all cells and waits until the last one has run, or one has failed."""
         self.page.evaluate(f"() => {{ {COMMANDS}.execute('notebook:run-all-cells') }}")
+        self.ended()
+
+    def ended(self) -> None:
+        """Waits until the last cell has run, or one has failed: between two cells the kernel is idle, too."""
         self.page.wait_for_function(ENDED, timeout=RUN_MS)
+        self.ready()
 
     def show_cell(self, place: int) -> None:
         """Scrolls the cell at this place into view."""

@@ -384,7 +384,8 @@ def _quantized(drawn: Image.Image) -> Image.Image:
 def _image(figure: Figure, alt: str, flat: bool, sharpness: float) -> str:
     buffer = io.BytesIO()
     options = {"dpi": PIXELS_PER_INCH * sharpness, "pil_kwargs": {"compress_level": 1}}
-    figure.savefig(buffer, format="png", facecolor="white", **options)
+    with style.context("default"):  # the layout, too, is computed with sizes of the style
+        figure.savefig(buffer, format="png", facecolor="white", **options)
     drawn = Image.open(buffer)
     drawn = _flat(drawn) if flat else _quantized(drawn)
     buffer = io.BytesIO()

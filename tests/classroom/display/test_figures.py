@@ -97,8 +97,9 @@ def test_a_figure_of_pyplot_is_closed_so_that_it_is_shown_once(shown):
     assert pyplot.get_fignums() == []
 
 
-def test_the_style_neither_leaks_nor_depends_on_the_users(shown):
-    with pyplot.rc_context({"font.size": 3, "lines.linewidth": 9, "axes.facecolor": "red"}):
+@pytest.mark.parametrize("size", [3, 15])
+def test_the_style_neither_leaks_nor_depends_on_the_users(shown, size):
+    with pyplot.rc_context({"font.size": size, "lines.linewidth": 9, "axes.facecolor": "red"}):
         before = dict(pyplot.rcParams)
         figures.display(draw(), alt="a", caption="c", table=TABLE)
         assert dict(pyplot.rcParams) == before
