@@ -99,7 +99,7 @@ predict(
 # ## 2. What did it remember?
 # Nearly everything else is right: *Carlos* stays Carlos, and the saying comes back word for word. Does the program use the earlier words? An experiment can tell. We **change one word**, for example *Carlos* in the first line to *Mia* and to other names, and measure how probable the model then finds each later word.
 
-# %% deck="Change one word: which others were used?"
+# %% deck="Change a word: which later words depend on it?"
 from tinylm_classroom import find_threads, share_of_threads
 
 # ESSENTIAL
@@ -426,7 +426,7 @@ predict(
         options[1]: "",
         options[2]: "Seven words in a row are new one time in three, and most of the others are rare.",
     },
-    because="More words say more, but they were seen less often. Ten times as many stories help by one word.",
+    because="More words say more, but they were seen less often. Ten times as many stories let it look one word further back.",
 )
 
 # %% tags=["source-hidden"] deck="Counting helps only a few words back"
@@ -527,7 +527,8 @@ print(f"read: as much as {n_read:.0f} stories")
 
 # %% tags=["nbval-ignore-output"] deck="What it writes at five stages"
 # ESSENTIAL
-show_text({f"after {n} steps": f"... {text[36:84]} ..." for n, text in texts.items()})
+for_each = {n: " ".join(text[36:100].split()[:9]) for n, text in texts.items()}
+show_text({f"after {n} steps": f"... {part} ..." for n, part in for_each.items()})
 # END
 
 # %% tags=["nbval-ignore-output"]

@@ -53,10 +53,10 @@ predict(
     key=lambda: {"silver": "another colour"}.get(nearest_words(table, tokenizer, "red", 1)[0], ""),
     choices={
         "another colour": "",
-        "a thing that can be red": "The rows of things are elsewhere. What do *red* and *white* have in common that a kite does not have?",
-        "the word that follows it most often": "The model has to know what follows. But is it written in the row of *red*?",
+        "a thing that can be red": "The vectors of things are elsewhere. What do *red* and *white* have in common that a kite does not have?",
+        "the word that follows it most often": "The model has to know what follows. But is it written in the vector of *red*?",
     },
-    because="*red* and other colours occur in the same places of a text, so the model has given them similar rows.",
+    because="*red* and other colours occur in the same places of a text, so the model has given them similar vectors.",
 )
 
 # %% deck="The nearest words of red are colours"
@@ -260,7 +260,7 @@ hint("linear")
 # One line. `@` sums over the last axis of x and the last but one of its right side, so the rows of the weight must become columns: `weight.T` is $(in, out)$. Common mistakes: `x @ weight`, which raises no error if the weight is square; `weight @ x`, which is right for a single vector only; and `weight.reshape(in, out)`, which has the right shape and the wrong numbers. `torch.einsum("...i,oi->...o", x, weight)` says the same in letters.
 
 # %% [markdown]
-# The library's `Linear` keeps its weight and computes the same. It can also add a learned number to each output, the **bias**; ours has none unless you ask for it. At the start the weights are random. How large should they be? An output is a sum, and in a sum of independent numbers the **variances** (the squares of the **standard deviations**) add up:
+# The library's `Linear` keeps its weight and computes the same. It can also add a learned number to each output, the **bias**; ours has none unless you ask for it. At the start the weights are random. How large should they be? An output is a sum of products, here each with variance 1, and in a sum of independent numbers the **variances** (the squares of the **standard deviations**) add up:
 
 # %%
 _ = torch.manual_seed(2)
@@ -276,7 +276,7 @@ for seed in SEEDS:
     assert abs((torch.randn(1000, 400) @ torch.randn(400, 200)).std() / 20 - 1) < 0.05
 
 # %% [markdown]
-# So the output of 256 inputs is 16 times as large as one product, and a new layer begins with smaller weights the more inputs it has (also the more outputs: *More* says why). [[outputs-grow]]
+# So the output of 256 inputs is 16 times as large as one product, and the more inputs a new layer has, the smaller its weights begin. [[outputs-grow]] (*More*: `02_weights` shows the outputs' part in it.)
 
 # %% [markdown] tags=["note"]
 # **Say.** Nobody has to invent the questions. Give the right answers for a few words, and the gradient finds the weights. The chain rule is all the mathematics that a layer needs to learn.
@@ -340,7 +340,7 @@ assert by_hand == weights.grad.tolist()
 print("by hand and by backward():", by_hand)
 
 # %% [markdown]
-# `requires_grad=True` makes PyTorch record each step, and `backward()` goes back through the record and multiplies the slopes. [[chain-rule]] If a value is used twice, the slopes of both ways add up. To learn, we take a step *against* the gradient: from each weight we subtract its gradient times a number, the **learning rate**.
+# `requires_grad=True` makes PyTorch record each step, and `backward()` goes back through the record and multiplies the slopes. [[chain-rule]] If a value is used twice, the slopes of both ways add up. To learn, we take a step *against* the gradient: from each weight we subtract its gradient times a number, the **learning rate** (`lr`).
 #
 # ### Nobody has to invent the questions
 # Now we hide the three questions and keep only the words and their answers. A new weight, drawn at random, takes steps against its gradient:
@@ -379,7 +379,7 @@ for seed in SEEDS:
 # %% tags=["source-hidden"] deck="Four words are seen. Which one must not be left out?"
 rest = {each: [i for i in range(5) if i != at] for at, each in enumerate(words)}
 predict(
-    "We leave out one of the five words. Without four of them the layer still finds all three questions. Which word can it not do without?",
+    "We leave out one of the five words. With four of the five that does no harm: the layer still finds all three questions. Which word can it not do without?",
     key=lambda: next(each for each in words if (learn_questions(rest[each], 300) - question_weights).abs().max() > 0.1),
     choices={
         "kite": "*lamp* is a thing, and *pilot* against *Mia* shows what flying adds.",
@@ -393,7 +393,7 @@ predict(
 # %% deck="A loss of 0, and still the wrong question"
 # ESSENTIAL
 leave_out = "red kite"  # try "pilot" and "Mia"
-lr = 1.0  # try 0.1, 2.0 and 3.0
+lr = 1.0  # try 3.0
 seen = [i for i, each in enumerate(words) if each != leave_out]
 found = learn_questions(seen, 300, lr)
 # END
@@ -507,7 +507,7 @@ print(embed.weight.grad)
 # %% [markdown] tags=["note"]
 # **Say.** A group in a map tempts us to say: the model uses this direction. We change the model and look. First: is the direction enough? Then: is it needed? They are two questions.
 #
-# **Draw.** None: point at the clouds of girls and boys on the first map.
+# **Draw.** None: point at the names on the first map.
 #
 # **Ask.** None: the view and the prediction ask.
 #
@@ -522,7 +522,7 @@ print(embed.weight.grad)
 
 # %% [markdown]
 # ## 6. Enough is not needed
-# Back to the map: girls and boys are two clouds. Does the model *use* this difference? After *shy Mia wandered to Eastbridge.* it continues with *She*. Here *Mia* is exchanged for *Omar*. **Your task:** try other names, and then a thing.
+# Back to the map: girls and boys are one cloud there, but the rows have 126 more directions. Do girls and boys differ in one of them, and does the model *use* the difference? After *shy Mia wandered to Eastbridge.* it continues with *She*. Here word 6, *Mia*, is exchanged for *Omar*. **Your task:** try other names, such as *Lena* and *Tom*.
 
 # %% tags=["source-hidden"] deck="Task: exchange Mia. Which pronoun follows?"
 what_if(model, tokenizer, "\nOne snowy day, shy Mia wandered to Eastbridge.", "word 6 Omar")
@@ -593,13 +593,13 @@ print(f"made from all names, removed from all: {everybody.sum()} of 40 right")
 
 # %% tags=["source-hidden"] deck="Without the direction: how many of the other names keep their pronoun?"
 predict(
-    "As with a coin: so does the model need the direction? We make it from 10 girls and 10 boys only and remove it from all 40. How many of the *20 other* names keep their pronoun?",
+    "About half are right, as with a coin, so the model seems to need the direction. Now we make it from 10 girls and 10 boys only, and remove it from all 40. How many of the *20 other* names keep their pronoun?",
     key=lambda: "nearly all" if min(kept[~made].sum() for made, kept in splits) > 14 else "about half",
     choices={
         "about half": "So it is for the names that the direction was made from. What is different about the others?",
         "nearly all": "",
     },
-    because="A mean of names contains a part of each of these names. The other names keep their own part, and it is enough.",
+    because="The mean of ten girls is a tenth of each of them. So the direction holds a part of every row that made it, and takes it away again. The other rows keep theirs, and it is enough.",
 )
 
 # %% tags=["source-hidden"] deck="Without it, the others keep their pronoun"
@@ -620,7 +620,7 @@ print(f"only the direction kept: {alone.sum()} of 40 right, only the direction r
 assert min(alone.sum(), without.sum()) > 32 and all(kept[~made].sum() > 14 > kept[made].sum() for made, kept in splits)
 
 # %% [markdown]
-# The names that made the direction lose their pronoun, and the others keep it. So the model does **not need** it. [[not-needed]] Why? A row has two parts that speak for *She* or *He*: what it shares with the other girls or boys, and a part of its own, because the model has met each name in many stories. Each alone is enough for most names, so neither is needed. The direction of all 40 names contained both, and it looked as if it were needed: we had tested on what we had fitted, as with the red kite.
+# Of the names that made the direction about half are right, as with a coin; of the others nearly all. So the model does **not need** it. [[not-needed]] Why? A row has two parts that speak for *She* or *He*: what it shares with the other girls or boys, and a part of its own, because the model has met each name in many stories. In the last test each name is left out when its direction is made: with only that direction, or only without it, most names keep their pronoun. So each part alone is enough, and neither is needed. The direction of all 40 names contained both, and it looked as if it were needed: we had tested on what we had fitted, as with the red kite.
 
 # %% [markdown] tags=["note"]
 # **Say.** Each word has a row, a layer asks questions about it, and both are learned with the same gradient.

@@ -530,10 +530,10 @@ for seed in SEEDS:
 
 # %% [markdown]
 # ## 6. Two looks make a circuit
-# Back to the shipped model. *book* is the same word at the same position in both texts. How can its key know that it is the pink thing now? Our head is one of four attentions that run side by side in layer 2 (lesson 07). **Your task:** go to layer 1, and find the head in which *fan* looks at *pink*, and *book* at *gray*.
+# Back to the shipped model. *book* is the same word at the same position in both texts. How can its key know that it is the pink thing now? Our head is one of four attentions that run side by side in layer 2 (lesson 07). **Your task:** this is layer 1. Find its head in which *fan* looks at *pink*, and *book* at *gray*.
 
 # %% tags=["source-hidden"] deck="Task: which head looks at the colours?"
-attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
+attention_view(model, tokenizer, "\n" + text, layer=1, head=3)
 
 # %% [markdown]
 # So *book* has looked back itself (with head 0), in an **earlier layer**, and what it found is in the vector that its key is made from. Both steps:
@@ -575,10 +575,10 @@ predict(
         "about half": "That would be so if it knew nothing about colours. But it may know something wrong.",
         "far fewer than half": "",
     },
-    because="If the first thing is asked for, the second has still seen its colour and wins. If the second is, it is a coin toss.",
+    because="If the first thing is asked for, the second may still look at that colour, and wins. If the second is, it is a coin toss.",
 )
 
-# %% deck="Without their colours, most guesses are the other thing"
+# %%
 layer = 1  # try 0 and 2
 head = 0  # try 1, 2 and 3
 right, other = right_without(texts, (layer, head, 5, 4), (layer, head, 11, 10))
@@ -599,7 +599,8 @@ looks_of = {
 SEEDS = (2, 3, 4)
 for what, forbidden in looks_of.items():
     counted = [right_without(two_things(tokenizer, 200, seed), *forbidden)[0] for seed in SEEDS]
-    print(f"{what:<31}{min(counted):>4.0%} to {max(counted):.0%} right")
+    between = dict.fromkeys(f"{right:.0%}" for right in (min(counted), max(counted)))
+    print(f"{what:<31}{' to '.join(between):>11} right")
     most = 0.65 if "both" in what else 0.4 if "colour" in what else 0.1
     assert max(counted) < most if "head 0" in what else min(counted) > 0.97
 
@@ -625,7 +626,7 @@ for what, forbidden in looks_of.items():
 # ## 7. Is it an induction head?
 # The last *pink* looks at the word *after* the earlier *pink*. A head that does this with any words is called an **induction head** ([Olsson et al. 2022](https://arxiv.org/abs/2209.11895)). Many stories repeat a saying. At each word of the second copy, do heads of layer 2 look at the word that came next in the first? And in another order? And if the second saying has other words of the same kinds, so that there is nothing to copy?
 
-# %% deck="Two heads look for the next kind of word, not for a copy"
+# %%
 from tinylm_classroom import others_like, weight_on_next
 
 SEED = 5

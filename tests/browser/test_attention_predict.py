@@ -193,7 +193,7 @@ def answer_the_questions(page: Page) -> None:
     order.get_by_role("button", name="Check").press("Enter")
     expect(order.get_by_role("status")).to_contain_text("0 of 3 are where they belong.")
     order.get_by_role("button", name="Show the answer").press("Enter")
-    expect(order.get_by_role("status")).to_contain_text("It is c, a, b. So it is.")
+    expect(order.get_by_role("status")).to_contain_text("The answer: c, a, b. So it is.")
     order.get_by_role("button", name="move c up").press("Enter")
     page.keyboard.press("Enter")
     order.get_by_role("button", name="Check").press("Enter")
@@ -248,7 +248,7 @@ def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_
     page.get_by_text("The numbers").first.click()
     assert page.locator("figure td").first.is_visible()
     lesson.show_cell(6)
-    because = page.get_by_text("It is kite. It flies.")
+    because = page.get_by_text("The answer: kite. It flies.")
     assert not because.is_visible()
     page.get_by_text("Think first, then open").first.click()
     assert because.is_visible() and page.locator(".tinylm-view").count() == 0

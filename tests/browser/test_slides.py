@@ -189,7 +189,7 @@ def test_a_key_gives_the_answer_and_another_what_prints_it(open_made):
     right = page.locator(".present .present label.right")
     expect(verdict).to_be_empty()
     page.keyboard.press("ArrowRight")
-    expect(verdict).to_have_text("It is two. Twice two is four.")
+    expect(verdict).to_have_text("The answer: two. Twice two is four.")
     expect(right).to_contain_text("two")
     expect(printed).to_be_hidden()
     page.keyboard.press("ArrowRight")
@@ -212,7 +212,7 @@ def test_a_view_keeps_its_keys_and_gives_them_back(open_made):
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices()").get("f") == -1
     page.keyboard.press("PageDown")  # what a presenter's remote control sends
-    expect(verdict).to_have_text("It is two. Twice two is four.")
+    expect(verdict).to_have_text("The answer: two. Twice two is four.")
     page.get_by_label("one").focus()
     page.keyboard.press("Escape")
     page.keyboard.press("ArrowRight")

@@ -2,7 +2,7 @@
 
 Of a text a slide shows the formulas, quotations, lists and tables, of a cell of code its picture or
 view alone, or its output below at most a few lines, large. A section's note is read on its first
-slide.
+slide, and the lesson's own text on the slide before it: it says what was seen there.
 """
 
 import re
@@ -27,6 +27,8 @@ HELP = ("hints", "solution")
 MATH = {"block_math", "latex_environment"}
 SECTIONS = "**Sections.** {}"
 PICTURE = "**Picture.** {}"
+TEXT = "**Text.** {}"
+HEADING = re.compile(r"^#+ .*\n?", re.MULTILINE)
 
 
 class Shown(Prose):
@@ -45,6 +47,7 @@ class WrittenDeck(Deck):
         self._plan = PLANS[0]
         self._anchors = ""  # of the sections that the next slide is the first of
         self._deck = ""  # the title of the cell
+        self._text_before = ""  # of a section, read on its first slide
         super().__init__(notebook, page, instructor)
         self._say(self._before)
         self.columns[-1][-1].title += self._anchors
@@ -76,11 +79,25 @@ class WrittenDeck(Deck):
         elif not self._deck:
             if solves:
                 self._say(cell.source)
+            elif cell.cell_type == "markdown":
+                self._read(cell.source)
         elif "exercise" in cell.metadata.get("tags", ()):
             self._exercise(cell)
         else:
             self._begin(kind)
             self._show(cell)
+            if cell.cell_type == "markdown":
+                self._read(HEADING.sub("", cell.source))
+
+    def _read(self, source: str) -> None:
+        """Notes the lesson's own text for the instructor: after a heading, for the next slide."""
+        text = HEADING.sub("", EVIDENCE.sub("", source)).strip()
+        if not self.instructor or not text:
+            return
+        if HEADING.search(source) or self._before or self._text_before:
+            self._text_before = "\n\n".join(filter(None, (self._text_before, text)))
+        else:
+            self._say(TEXT.format(text))
 
     def _follow(self, cell: NotebookNode) -> None:
         """Notes the sections that begin in a text."""
@@ -118,6 +135,9 @@ class WrittenDeck(Deck):
             self._usual = usual_answers(self._before)
             self._say(self._before)
             self._before = ""
+        if self._text_before:
+            self._say(TEXT.format(self._text_before))
+            self._text_before = ""
 
     def _show(self, cell: NotebookNode) -> None:
         """What the slide of a cell shows; below a title alone there is nothing."""

@@ -179,9 +179,8 @@ def mistakes(rows: Mapping[str, tuple[float, float, float]]) -> None:
             says = f"{other:.0%}"
             ax.text(1.0, y, says, transform=ax.get_yaxis_transform(), size=_INSIDE, weight="bold",
                     ha="right", va="center")  # fmt: skip
-        ax.text(
-            1.0, -0.04, "other tokens", transform=ax.transAxes, size=_WORD, ha="right", va="top"
-        )
+        says = {"transform": ax.transAxes, "size": _WORD, "ha": "right", "va": "bottom"}
+        ax.text(1.0, 1.02, "other tokens", **says)
         ax.set_yticks(places, names, size=_WORD)
         ax.invert_yaxis()
         ax.grid(axis="y", visible=False)

@@ -22,6 +22,7 @@ _MARKS = "osD^vX"
 _HUES = [*SERIES[:4], AXIS_COLORS["S"].light, INK]
 # Where the name of a cloud is, as two clouds may be one.
 _SIDES = {"boys": (0, 1), "things": (0, 1), "colours": (1, 0), "traits": (-1, 0)}
+_ABOVE = {"girls": "boys"}  # the name of one cloud of two kinds has two lines
 _LIMIT = 3.0  # of the colours of weights
 
 
@@ -68,8 +69,8 @@ def word_map(tables: Mapping[str, Tensor], kinds: Mapping[str, Tensor]) -> None:
         figure,
         alt=(
             f"{title}. {len(ids)} words as points, coloured by kind: mixed before training; "
-            "afterwards places, things, and girls' and boys' names are clouds of their own, and "
-            "colours and traits lie together."
+            "afterwards places, things and names are clouds of their own. Names of girls and of "
+            "boys lie together, and so do colours and traits."
         ),
         caption=(
             "Each point is a word, seen along the two directions in which the cloud is widest "
@@ -85,15 +86,21 @@ def _draw_kinds(ax: Axes, points: Sequence[Tensor], size: int, names: Sequence[s
         style = {"s": size, "color": _HUES[at], "marker": _MARKS[at], "edgecolors": "white"}
         ax.scatter(across, up, **style)
     for at, name in enumerate(names):
-        side = torch.tensor(_SIDES.get(name, (0, -1)))
-        low = points[at].amin(0)
-        high = points[at].amax(0)
-        middle = points[at].mean(0)
+        other = _ABOVE.get(name, name)
+        cloud = points[[*names].index(other)] if other in names else points[at]
+        side = torch.tensor(_SIDES.get(other, (0, -1)))
+        low = cloud.amin(0)
+        high = cloud.amax(0)
+        middle = cloud.mean(0)
         edge = torch.where(side > 0, high + 0.04, torch.where(side < 0, low - 0.04, middle))
         halo = [withStroke(linewidth=6, foreground="white")]
         style = {"size": 20, "weight": "bold", "color": _HUES[at], "path_effects": halo}
         across = {1: "left", -1: "right"}.get(int(side[0]), "center")
-        ax.text(*edge.tolist(), name, ha=across, va="center", zorder=5, **style)
+        up = 22 if other in names and other != name else 0  # points
+        ax.annotate(
+            name, edge.tolist(), (0, up), textcoords="offset points", ha=across, va="center",
+            zorder=5, **style,
+        )  # fmt: skip
 
 
 def _grid(
@@ -270,11 +277,12 @@ def found_questions(
     grids["hidden"] = hidden
     errors = {n: _errors(learn, hidden, n, seeds) for n in (0, 10, 30, 100)}
     title = "From answers alone, each row becomes a question"
-    with drawing(11.4, 5.9, axes_grid=False) as figure:
-        above, below = figure.subfigures(2, 1, height_ratios=(3.8, 2.9))
+    with drawing(12.4, 6.6, axes_grid=False) as figure:
+        above, below = figure.subfigures(2, 1, height_ratios=(4.4, 2.6))
         row = above.subplots(1, len(grids), sharey=True)
         for ax, (when, weights) in zip(row, grids.items(), strict=True):
             _grid(ax, weights, asked, features, digits=1)
+            ax.set_aspect("auto")
             ax.set_title(when, size=20, weight="normal", loc="center")
         row[0].set_ylabel("question", size=20)
         row[0].set_xlabel("weight of", size=20)
@@ -285,7 +293,7 @@ def found_questions(
             ax.plot(shift, runs, "o", ms=12, color=SERIES[0], linestyle="none")
         ax.set_xticks(range(len(errors)), [f"{updates} updates" for updates in errors], size=20)
         ax.tick_params(axis="y", labelsize=20)
-        ax.set(xlim=(-0.5, len(errors) - 0.5), ylim=(-0.2, None))
+        ax.set(xlim=(-0.5, len(errors) - 0.5), ylim=(-0.2, 1.1 * max(map(max, errors.values()))))
         told = "largest difference from the hidden weights, a dot for each run"
         ax.set_title(told, size=20, weight="normal")
         ax.grid(visible=True, axis="y")

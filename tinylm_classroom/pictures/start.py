@@ -187,7 +187,7 @@ def counting(runs: Mapping[int, Sequence[Sequence[float]]], levels: Mapping[str,
     """Shows the loss of readers who count in so many stories, the mean of some runs, by how many
     words they look back, and the losses of others as dotted lines.
     """
-    title = "Fifty times as many stories help by one word"
+    title = "With 50 times the stories, one more word helps"
     caption = (
         "The losses of readers who count, with the smallest of each. Counting is best three or "
         "four words back. The model is far below it, near the floor."
@@ -256,8 +256,8 @@ def impossible(stories: Sequence[tuple[int, int | None]]) -> None:
         if wrong:
             ax.plot(*zip(*wrong, strict=True), "s", color=SERIES[1], markersize=8, zorder=3)
         ax.plot([], [], "s", color=SERIES[1], markersize=10, label="first impossible word")
-        ax.plot([], [], "-", color="#c9d1d9", linewidth=4, label="of a story")
-        ax.plot([], [], "-", color=SERIES[0], linewidth=4, label="a story without one")
+        ax.plot([], [], "-", color="#c9d1d9", linewidth=4, label="a story")
+        ax.plot([], [], "-", color=SERIES[0], linewidth=4, label="a possible story")
         where = {"loc": "outside lower center", "ncols": 3, "frameon": False}
         figure.legend(fontsize=20, **where)
         ax.set(ylim=(len(order), -1), xlim=(0, None), yticks=[])

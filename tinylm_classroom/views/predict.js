@@ -122,7 +122,7 @@ function mount(el, data) {
   const show = () => {
     guessed();
     form.mark?.(key);
-    say("", `It is **${answer}**.`, because);
+    say("", `The answer: **${answer}**.`, because);
   };
   const reveal = make("button", { type: "button", class: "plain reveal-answer", onclick: show }, "Show the answer");
   reveal.hidden = true;
@@ -132,7 +132,7 @@ function mount(el, data) {
     guessed();
     if (form.isRight(guess, key)) {
       reveal.hidden = true;
-      return say("right", "**✓ Right.**", kind === "number" ? `It is ${answer}.` : "", because);
+      return say("right", "**✓ Right.**", kind === "number" ? `The answer: ${answer}.` : "", because);
     }
     reveal.hidden = false;
     const own = feedback.find(([wrong]) => form.isRight(guess, wrong));

@@ -144,7 +144,7 @@ def _refuse(scolded: list[Any], key: Any) -> None:
 
 def _view(data: dict[str, Any]) -> View:
     told = [paragraph(f"Not {_named(wrong)}: {text}") for wrong, text in data["feedback"]]
-    answer = paragraph(f"It is {data['answer']}. {data['because']}")
+    answer = paragraph(f"The answer: {data['answer']}. {data['because']}")
     open_to_all = data.get("options") or data.get("items") or []
     listed = "".join(f"<li>{inline(option)}</li>" for option in open_to_all)
     asked = {

@@ -138,11 +138,13 @@ def test_the_note_of_a_section_is_read_on_its_first_slide_and_nothing_noted_is_l
         note("Of it."),
         code("x", "First"),
     )
-    cells += (code("draw()", "Second", figure), note("**Say.** Two."), text("## 2. Two"), note("**Say.** Three."))
+    cells += (code("draw()", "Second", figure), text("So (see). ([section 1](#1-one))"), text("It is so."))
+    cells += (note("**Say.** Two."), text("## 2. Two"), note("**Say.** Three."))
     cells += (text("## 3. Three", "Third"), note("Here."), note("**Say.** End."), text("## Sources"))
     notes = [words_of("".join(column[0].notes)) for column in deck(*cells, instructor=True).columns]
     assert notes[0].startswith("To jump, press G") and notes[0].endswith("Sections. 1. One: 2; 3. Three: 4 Plans.")
-    assert notes[1:] == ["Say. One. Of it.", "Picture. How to read it.", "Say. Two. Say. Three. Here. Say. End."]
+    read = ["Say. One. Of it. Text. Words.", "Picture. How to read it. Text. So (see). Text. It is so."]
+    assert notes[1:] == [*read, "Say. Two. Say. Three. Here. Say. End."]
     students = deck(*cells)
     assert not any(slide.notes for column in students.columns for slide in column)
 

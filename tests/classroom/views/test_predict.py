@@ -43,7 +43,7 @@ def test_without_scripts_the_answer_is_folded_and_the_text_keeps_it(kind):
     before, folded = view.html.split("<details>")
     assert "Which word scores highest?" in before and "It flies." not in before
     assert folded.startswith(f'<summary style="{FINGER_HIGH}">Think first, then open</summary>')
-    assert f"It is {view.data['answer']}. It flies." in folded
+    assert f"The answer: {view.data['answer']}. It flies." in folded
     assert folded.count("Not ") == len(view.data["feedback"])
     assert repr(view).startswith("Predict first: Which word scores highest?") and "It flies." not in repr(view)
     if kind == "choices":
