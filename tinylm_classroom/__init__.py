@@ -42,7 +42,6 @@ PLACES = {
         "ids_of_words",
         "nearest_is_same",
         "nearest_words",
-        "one_by_one",
         "shuffled",
         "word_kinds",
     ),

@@ -138,7 +138,7 @@ assert with_norm[3:].max() < 0.5 and with_norm[:2].min() > 1.5
 #
 # **Cut if short.** The cosines at the end; say that all tokens end on one line.
 #
-# **Tried.** Ten seeds, factors 0.5, 1 and 2, twelve rates each: at equal rate / factor squared the losses agree to all printed digits. Rate / factor squared from 0.003 to 0.2 learns in 30 of 30, 0.001 not yet (0.79 to 1.08), 0.3 and more in none (1.27 to 2.77). Runs that fail (factor 0.4 at the rate 0.1, factor 1 at the rate 1, ten seeds each): all cosines are 1 or -1 (mean size 1.000), while those of runs that learn have a mean size of 0.16. 500 updates save none of the runs at 0.4.
+# **Tried.** Ten seeds, factors 0.5, 1 and 2, twelve rates each: at equal rate / factor squared the losses agree to all printed digits. Rate / factor squared from 0.003 to 0.2 learns in 30 of 30, 0.001 not yet (0.79 to 1.08), 0.3 and more in none (1.27 to 2.77). Runs that fail (factor 0.4 at the rate 0.1, factor 1 at the rate 1, ten seeds each): all cosines are 1 or -1 (mean size 1.000), while those of runs that learn have a mean size of 0.16. 500 updates save none of the runs at 0.4. With AdamW it is rate / size that counts: size 1 at 0.004 equals 0.5 at 0.002 to three digits in ten seeds.
 
 # %% [markdown]
 # ## 2. In front of a norm only rate / size² counts
@@ -229,11 +229,11 @@ assert along[0].min() > 0.9 > 0.5 > along[1].max()
 #
 # **Cut if short.** Nothing: this section is short, and the next one needs it.
 #
-# **Tried.** Ten seeds. Plain steps with eight rates from 0.0001 to 10: factors 0.5 and 0.8 learn with none, 1.1 and 1.2 in 10 of 10 at 0.001, 1.5 and 2 with none. AdamW at 0.0001, 0.0003, 0.001 and 0.003, after 100 and after 300 updates: 0.8 learns in 10 of 10 at 0.0003 and more; 0.5 in none with eps 1e-8 and in at most 1 with 1e-20; 0.4 stays at 2.773 in all 80 runs with 1e-8 and comes to 1.78 to 2.32 with 1e-20, at the three larger rates. A larger chain, whose readout learns as well (64 numbers, 32 tokens, factor 0.5, 12 seeds): 0.80 to 2.64 with 1e-8 and 1.13 to 2.74 with 1e-20, so one seed there can show anything.
+# **Tried.** Ten seeds. Plain steps with eight rates from 0.0001 to 10: factors 0.5 and 0.8 learn with none, 1.1 and 1.2 in 10 of 10 at 0.001, 1.5 and 2 with none. AdamW at 0.0001, 0.0003, 0.001 and 0.003, after 100 and after 300 updates: 0.8 learns in 10 of 10 at 0.0003 and more; 0.5 in none with eps 1e-8 and in at most 1 with 1e-20; 0.4 stays at 2.773 in all 80 runs with 1e-8 and comes to 1.78 to 2.32 with 1e-20, at the three larger rates. With 1e-8 the chain at 0.4 has not moved after 500 updates; after 1,000 it is below 2.7 in 8 of 10, all tokens on one line. Clipped gradients: 0.9 to 3 learn in 70 of 70. Plain steps at 0.03: 0.9 in 30 of 30; 1.5 at 0.000001 and 2 at 0.00000001 in all; 0.8 after 1,000 updates in 6 of 10. A larger chain, whose readout learns as well (64 numbers, 32 tokens, factor 0.5, 12 seeds): 0.80 to 2.64 with 1e-8 and 1.13 to 2.74 with 1e-20, so one seed there can show anything.
 
 # %% [markdown]
 # ## 3. A small number is a size
-# Perhaps a chain without a norm only needs another rate? A smaller one saves 1.1 and 1.2, but with plain steps no rate that we tried saves 0.8 and 0.5. [[eps-of-adamw]] Or another optimizer? AdamW (lesson 11) divides each step by the size of the gradients, so tiny gradients should be no problem. It adds a small number $\epsilon$ (epsilon) to the divisor, usually 0.00000001, so that it never divides by 0.
+# Perhaps a chain without a norm only needs another rate? A smaller one saves 1.1 and 1.2 (each larger factor needs a smaller rate of its own), but in 100 plain steps no rate that we tried saves 0.8 and 0.5. [[eps-of-adamw]] Or another optimizer? AdamW (lesson 11) divides each step by the size of the gradients, so tiny gradients should be no problem. It adds a small number $\epsilon$ (epsilon) to the divisor, usually 0.00000001, so that it never divides by 0.
 
 # %% tags=["source-hidden"] deck="AdamW divides by the size of the gradients. Does factor 0.4 learn without a norm?"
 with_adam = train([0.4], no_norm, 0.001, torch.optim.AdamW).losses[0]  # (5)
@@ -248,7 +248,7 @@ predict(
     because="The gradients are below 0.4 to the power of 24, which is much less than epsilon, so AdamW divides by epsilon.",
 )
 
-# %% deck="Below eps, AdamW does not move"
+# %% deck="Below eps, 100 steps of AdamW do nothing"
 eps = 1e-8  # try 1e-20
 losses = train([0.4], no_norm, 0.001, torch.optim.AdamW, eps=eps).losses[0]  # (5)
 print(f"0.4 to the power of 24: {0.4**24:.0e}; eps: {eps:.0e}")
@@ -262,7 +262,7 @@ assert with_adam.min() > 2.7 and train([1.1, 1.2], no_norm, 0.001).losses.max() 
 assert not any((train([0.5, 0.8], no_norm, rate).losses < 0.5).any() for rate in (0.001, 0.01, 1.0))
 
 # %% [markdown]
-# **An epsilon in a divisor is a size: what is much smaller is divided by epsilon instead.** With 1e-20 AdamW moves, but it stops at about 1.8, again with all tokens on one line. So epsilon decides *whether* it moves, and a small one does not rescue this start. (From 0.8, where the gradients are larger, AdamW learns.) Every norm has such an epsilon, too. (Other ways to keep sizes under control: lessons 09 and 10.)
+# **An epsilon in a divisor is a size: what is much smaller is divided by epsilon instead.** With 1e-20 AdamW moves, but it stops at about 1.8, again with all tokens on one line. So epsilon decides *how soon* it moves, and a small one does not rescue this start. (From 0.8, where the gradients are larger, AdamW learns.) Every norm has such an epsilon, too. (Other ways to keep sizes under control: lessons 09 and 10.)
 
 # %% [markdown] tags=["note"]
 # **Say.** The norm that nearly all new models have is one line: square, mean, root, and divide. Do the numbers 3 and 4 by hand with the class before you show the formula.
@@ -302,7 +302,7 @@ print(f"divided by its size:                   {size(w / size(w)):.4f}")
 assert torch.isclose(size(v), v.norm() / 2**0.5)
 
 # %% [markdown] deck="RMSNorm: one size for all, and a gain for each feature"
-# After the division, the layer multiplies each feature by a learned number, its **gain** $g_i$, which starts at 1. This is **RMSNorm** (Zhang and Sennrich 2019):
+# After the division, the layer multiplies each feature by a learned number, its **gain** $g_i$, which starts at 1. This is **RMSNorm** (Zhang and Sennrich 2019, without the $\epsilon$):
 #
 # $$\text{RMSNorm}(x)_i = \frac{x_i}{\sqrt{\frac{1}{C}\sum_j x_j^2 + \epsilon}} \cdot g_i$$
 #
@@ -352,7 +352,7 @@ x16 = torch.tensor([[257.0] * 2, [300.0] * 2, [60000.0] * 2]).half()  # (3, 2)
 assert x16.square().isinf().all() and (size(RMSNorm(2)(x16).float()) - 1).abs().max() < 0.001
 
 # %% [markdown]
-# So inputs of fp16 (and of bf16, the other format of 16 bits) are computed in fp32, with 32 bits, and the result is **cast** back, that is, converted (Micikevicius et al. 2018). [[fp16-squares]] Cast last: a product with an fp32 gain would be fp32 again.
+# So inputs of fp16 (and of bf16, the other format of 16 bits) are computed in fp32, with 32 bits, and the result is **cast** (converted) back (Micikevicius et al. 2018, for fp16). [[fp16-squares]] Cast last: a product with an fp32 gain would be fp32 again.
 #
 # ### Your turn
 # Write RMSNorm for any number of leading axes. As above, the result has the dtype of `x`. (`torch.promote_types(x.dtype, torch.float32)` names a dtype to compute in that leaves fp64 its digits, and `x.to(dtype)` casts.)
@@ -586,10 +586,10 @@ hint("layer_norm")
 
 # %% [markdown] deck="Factors multiply; a norm divides by the size, and the direction is left"
 # ## What you have now
-# - Small factors multiply from layer to layer. Without a norm our deep chain learns from the factor 1, but not from 0.8 or 1.2; with a norm it learns from a wide range of starts. [[the-start]]
-# - For weights in front of a norm the gradient grows as 1 / size, so only rate / size² counts. [[one-curve]]
+# - Small factors multiply. With plain steps at the rate 0.1 our deep chain learns from the factor 1, but not from 0.8 or 1.2; with a norm from 0.7 to 2. [[the-start]]
+# - The gradient of weights in front of a norm grows as 1 / size, so for plain steps only rate / size² counts. [[one-curve]]
 # - With too large a rate, all tokens end on one line. [[one-line]]
-# - An epsilon in a divisor is a size: for gradients far below it, AdamW does not move. [[eps-of-adamw]]
+# - An epsilon in a divisor is a size: for gradients far below it, the steps of AdamW are tiny. [[eps-of-adamw]]
 # - A vector much smaller than the root of a norm's epsilon stays small. [[eps-is-a-size]]
 # - RMSNorm divides by the root mean square and multiplies each feature by a gain. [[by-hand]]
 # - In fp16 squares can overflow, so a norm computes in fp32. [[fp16-squares]]

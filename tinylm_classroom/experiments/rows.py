@@ -50,24 +50,6 @@ def shuffled(kinds: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     return dict(zip(kinds, parts, strict=True))
 
 
-def one_by_one(rows: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """What to add to the rows (N, C) of two groups, so that each row has only the direction from
-    the one group to the other, or all but that; the direction is that of the other rows.
-
-    second (N,): which rows are of the second group.
-    """
-    alone = []
-    without = []
-    for i in range(len(rows)):
-        others = torch.arange(len(rows)) != i
-        mean = rows[others].mean(0)
-        arrow = rows[others & second].mean(0) - rows[others & ~second].mean(0)  # (C)
-        along = (rows[i] - mean) @ arrow * arrow / (arrow @ arrow)
-        alone.append(mean + along - rows[i])
-        without.append(-along)
-    return torch.stack(alone), torch.stack(without)
-
-
 def _cosines(rows: Tensor) -> Tensor:
     """rows (N, C). The cosine of each row with each other one (N, N); less than any with itself."""
     directions = torch.nn.functional.normalize(rows, dim=-1)  # (N, C)

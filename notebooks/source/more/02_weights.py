@@ -141,7 +141,7 @@ for name, sigma in scales.items():
 assert all(0.5 < sizes(sigma, seed)[0] < 0.75 and 1.1 < sizes(sigma, seed)[1] < 1.4 for seed in SEEDS)
 
 # %% [markdown]
-# With the compromise neither is 1 and neither is far off. [[compromise]] **Kaiming** initialization ([He et al. 2015](https://arxiv.org/abs/1502.01852)) looks at the inputs only and takes $\sqrt{2/in}$, because an activation such as ReLU sets about half of the outputs to 0 and so halves their mean square. `nn.init.kaiming_normal_` takes the second axis for the inputs, so with a weight of shape $(in, out)$ it uses the wrong number, and no error is raised.
+# With the compromise gradients grow at most 1.41 times, but where there are many more outputs than inputs, outputs begin small. [[compromise]] **Kaiming** initialization ([He et al. 2015](https://arxiv.org/abs/1502.01852)) looks at the inputs only and takes $\sqrt{2/in}$, because an activation such as ReLU sets about half of the outputs to 0 and so halves their mean square. `nn.init.kaiming_normal_` takes the second axis for the inputs, so with a weight of shape $(in, out)$ it uses the wrong number, and no error is raised.
 #
 # ### Cutting off the tails
 # Among millions of weights some are very large. So the library draws them again until they lie within three $\sigma$. What remains is a little narrower, by a known factor:
@@ -362,7 +362,7 @@ figures.display(
     figure,
     alt="Bars of the loss on ten new stories: "
     + "; ".join(f"{name} removed, {loss:.1f}" for name, loss in shown.items()),
-    caption="From the rows of 126 words something of the same length is removed. Only what a kind has in common matters.",
+    caption="From the rows of 126 words something of the same length is removed. At equal length only what a kind has in common matters.",
     table={"removed": list(shown), "loss": list(shown.values())},
     digits=2,
 )

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from tinylm_classroom import ids_of_words, nearest_is_same, nearest_words, one_by_one, shuffled, word_kinds
+from tinylm_classroom import ids_of_words, nearest_is_same, nearest_words, shuffled, word_kinds
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import sentences
 
@@ -45,18 +45,3 @@ def test_kinds_are_those_of_storyworld():
     assert ids_of_words(tokenizer, sentences.BOYS.split()).equal(kinds["boys"])
     assert [*word_kinds(tokenizer, ("job", "food"))] == ["jobs", "foods"]
     assert tokenizer.decode([kinds["colours"][0].item()]) == f" {sentences.CLASSES['colour'][0]}"
-
-
-def test_each_row_keeps_or_loses_the_direction_of_the_others():
-    """The two groups differ in the first feature, and each row has a feature of its own."""
-    second = torch.tensor([False] * 3 + [True] * 3)
-    rows = torch.eye(7)[1:] + torch.eye(7)[0] * torch.where(second, 2.0, -2.0)[:, None]
-    alone, without = (rows + added for added in one_by_one(rows, second))
-    for i in range(6):
-        others = torch.arange(6) != i
-        mean, arrow = rows[others].mean(0), rows[others & second].mean(0) - rows[others & ~second].mean(0)
-        torch.testing.assert_close((without[i] - mean) @ arrow, torch.tensor(0.0), atol=1e-5, rtol=0)
-        torch.testing.assert_close((alone[i] - rows[i]) @ arrow, torch.tensor(0.0), atol=1e-5, rtol=0)
-        torch.testing.assert_close(alone[i] + without[i], rows[i] + mean)  # the two are the whole row
-    assert alone[:, 0].sign().tolist() == [-1, -1, -1, 1, 1, 1]
-    assert without.argmax(-1).tolist() == [1, 2, 3, 4, 5, 6]

@@ -407,7 +407,6 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("experiments.chains").starts([0.5, 1.0], [3, 4])
     table, kinds = model.embed.weight.detach(), rows.word_kinds(tokenizer)
     rows.nearest_is_same(table, kinds)
-    rows.one_by_one(table[:8], torch.arange(8) % 2 == 0)
     course_room("pictures.linear").in_plane(table, torch.arange(len(table)) < 9)
     course_room("pictures.normalization").spheres(lambda x: x / x.square().mean(-1, keepdim=True).sqrt())
     course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
