@@ -520,7 +520,7 @@ print(embed.weight.grad)
 
 # %% [markdown]
 # ## 6. Enough and needed are two questions
-# In the map girls and boys are one cloud, but rows have 126 more directions. Do they differ in one, and does the model *use* it? After *shy Mia wandered to Eastbridge.* it continues with *She*. Here word 6, *Mia*, is exchanged for *Omar*. **Your task:** try other names, such as *Lena* and *Tom*.
+# In the map girls and boys are one cloud, but rows have many more directions. Do they differ in one, and does the model *use* it? After *shy Mia wandered to Eastbridge.* it continues with *She*. Here word 6, *Mia*, is exchanged for *Omar*. **Your task:** try other names, such as *Lena* and *Tom*.
 
 # %% tags=["source-hidden"] deck="Task: exchange Mia. Which pronoun follows?"
 what_if(model, tokenizer, "\nOne snowy day, shy Mia wandered to Eastbridge.", "word 6 Omar")
@@ -582,7 +582,8 @@ def right_without(arrow, fitted):
 
 
 SEEDS = range(10)
-splits = [(half(seed), right_without(arrow_of(half(seed)), half(seed))) for seed in SEEDS]
+halves = [half(seed) for seed in SEEDS]
+splits = [(made, right_without(arrow_of(made), made)) for made in halves]
 all_names = torch.ones(40, dtype=torch.bool)
 everybody = right_without(arrow_of(all_names), all_names)
 print(f"made from all names, removed from all: {everybody.sum()} of 40 right")

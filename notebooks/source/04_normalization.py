@@ -205,7 +205,8 @@ for at in range(3):
 # %% tags=["nbval-ignore-output"] deck="After steps that are too large, all tokens are on one line"
 factor = 0.4  # try 1.0
 ends = train([factor], divide_by_size).ends[0, 0]  # (V, C)
-print([round(cosine, 1) for cosine in torch.cosine_similarity(ends[:1], ends, dim=-1).tolist()])
+cosines = torch.cosine_similarity(ends[:1], ends, dim=-1)  # (V)
+print([round(cosine, 1) for cosine in cosines.tolist()])
 
 # %% tags=["source-hidden"] evidence="one-line" tried="seeds"
 # Checked: with every seed the chain that fails has put all tokens on one line, the other has not.

@@ -599,8 +599,7 @@ looks_of = {
 SEEDS = (2, 3, 4)
 for what, forbidden in looks_of.items():
     counted = [right_without(two_things(tokenizer, 200, seed), *forbidden)[0] for seed in SEEDS]
-    between = dict.fromkeys(f"{right:.0%}" for right in (min(counted), max(counted)))
-    print(f"{what:<31}{' to '.join(between):>11} right")
+    print(f"{what:<31}{min(counted):>4.0%} to {max(counted):>4.0%} right")
     most = 0.65 if "both" in what else 0.4 if "colour" in what else 0.1
     assert max(counted) < most if "head 0" in what else min(counted) > 0.97
 
