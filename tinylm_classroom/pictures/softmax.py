@@ -1,9 +1,10 @@
-"""The pictures of lesson 03: from scores to probabilities, what a loss is, how a table learns, where
-a mean loss is lowest, and what a second softmax does.
+"""The pictures of lesson 03: from scores to probabilities, what a loss is, how a table learns,
+where a mean loss is lowest, and what a second softmax does.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from matplotlib.axes import Axes
@@ -19,13 +20,15 @@ _LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _EXAMPLES = (0.5, 0.7)  # exact probabilities of the two valleys
 
 
-def columns(
-    words: Sequence[str], scores: Tensor, probs: Tensor, exact: Tensor, n_stages: int = 3
-) -> None:
-    """Shows scores, their exponentials and their probabilities with the exact ones, (n) each, one
-    column beside the other; only the first `n_stages` of them.
+def columns(tokenizer: Any, ids: Tensor, scores: Tensor, exact: Tensor, n_stages: int = 3) -> None:
+    """Shows for some tokens their scores, the exponentials of these, and their probabilities with
+    the exact ones, one column beside the other; only the first `n_stages` of them.
+
+    ids: the tokens shown (n), the least likely one last. scores, exact: of all tokens (V).
     """
-    words = [word.strip() for word in words]
+    words = [tokenizer.decode([i]).strip() for i in ids.tolist()]
+    probs = scores.softmax(0)[ids]  # (V) -> (n)
+    scores, exact = scores[ids], exact[ids]  # (n), (n)
     stages = dict(zip(_STAGES[:n_stages], (scores, scores.exp(), probs), strict=False))
     with drawing(12.4, 6.3) as figure:
         panels = figure.subplots(1, 3, sharey=True)
@@ -110,9 +113,12 @@ def loss_of_what_comes(losses: Mapping[str, float]) -> None:
     )
 
 
-def table_learns(runs: Mapping[str, Sequence[Sequence[float]]], levels: Mapping[str, float]) -> None:
+Runs = Sequence[Sequence[float]]  # the losses of some training runs
+
+
+def table_learns(runs: Mapping[str, Runs], levels: Mapping[str, float]) -> None:
     """Shows the losses of training runs, several for each name, and some levels."""
-    title = "What is left if the order is lost?"
+    title = "Without their order, only frequencies are left"
     with axes(title, "update", "loss (nats per token)", (11.2, 5.6)) as (figure, ax):
         n = 0
         for color, (name, losses) in zip(SERIES, runs.items(), strict=False):
@@ -127,12 +133,11 @@ def table_learns(runs: Mapping[str, Sequence[Sequence[float]]], levels: Mapping[
         ax.set(xlim=(0, 1.62 * n), ylim=(0, 6.4), xticks=[0, n // 2, n])
         set_type(ax, 19)
     ends = {name: sum(one[-1] for one in losses) / len(losses) for name, losses in runs.items()}
-    near = {name: min(levels, key=lambda each: abs(levels[each] - end)) for name, end in ends.items()}
-    says = "; ".join(f"{name} ends near {level}" for name, level in near.items())
+    says = "; ".join(f"{name} ends at {end:.1f}" for name, end in ends.items())
     n_runs = len(next(iter(runs.values())))
     display(
         figure,
-        alt=f"Falling curves of the loss, {n_runs} training runs each, and dotted levels: {says}.",
+        alt=f"Falling curves of the loss, {n_runs} training runs each, and three levels: {says}.",
         caption=(
             f"The same table and the same tokens, {n_runs} training runs each. In their order the "
             "table learns what follows what; in random order only how common each token is."
@@ -147,7 +152,8 @@ def valleys(points: Mapping[str, float]) -> None:
     """
     given = torch.arange(1, 100) / 100  # (99)
     title = "Lowest at the exact probability"
-    with axes(title, "probability given to Carlos", "mean loss (nats)", (10.8, 5.4)) as (figure, ax):
+    names = ("probability given to Carlos", "mean loss (nats)")
+    with axes(title, *names, (10.8, 5.4)) as (figure, ax):
         for color, exact in zip(SERIES, _EXAMPLES, strict=False):
             valley = _mean_loss(exact, given)
             ax.plot(given, valley, color=color, linestyle="-", linewidth=3)
@@ -184,7 +190,7 @@ def once_and_twice(at: Sequence[int], right: Mapping[str, Tensor]) -> None:
     """Shows the fraction of right answers after so many updates, (at, seeds) for each name: a dot
     for each seed.
     """
-    title = "A second softmax: slow, and slower"
+    title = "Softmax twice: more than 100 times as slow"
     with axes(title, "updates", "right answers (%)", (10.8, 5.2)) as (figure, ax):
         for i, (name, rows) in enumerate(right.items()):
             percent = 100 * rows  # (at, seeds)
