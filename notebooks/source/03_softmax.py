@@ -69,18 +69,16 @@ softmax_figures.columns(tokenizer, shown, scores, exact_after(beginning, tokeniz
 # $$p_i = \text{softmax}(x)_i = \frac{\exp(x_i)}{\sum_j \exp(x_j)} \qquad \text{with } \exp(x) = e^x$$
 
 
-# %% rows=["S0-14"] deck="Three scores, by hand"
+# %% rows=["S0-14"]
 def simple_softmax(row: torch.Tensor) -> torch.Tensor:
     powers = row.exp()  # (V)
     return powers / powers.sum()  # (V)
 
 
-# ESSENTIAL
 few = torch.tensor([2.0, 1.0, 0.1])
 probs = simple_softmax(few)  # (V)
 print("exponentials: ", few.exp())
 print("probabilities:", probs)
-# END
 assert [round(p, 3) for p in probs.tolist()] == [0.659, 0.242, 0.099]
 
 # %% deck="What if all scores grow by the same number?"
@@ -114,21 +112,19 @@ torch.testing.assert_close(layers.softmax(rows[:, :2], dim=-1)[:, 0], (rows[:, 0
 #
 # **Tried.** Exact arithmetic: 20 rows of 50 random scores. At each of seven temperatures from 0.1 to 1,000 the order stays. At 1,000 no probability is 2 % larger than another.
 
-# %% [markdown] deck="The temperature divides all scores"
+# %% [markdown]
 # ## 2. Temperature
 # *Dividing* all scores by the same number makes all differences smaller or larger. This number is called the **temperature** $\tau$ (tau):
 #
 # $$p_i = \frac{\exp(x_i / \tau)}{\sum_j \exp(x_j / \tau)}$$
 
-# %% deck="A high temperature also raises what cannot come"
+# %%
 everybody, soon = tokenizer.encode(" Everybody Soon")
 temperature = 1.0  # try 0.5, 0.1, 5.0 and 1000.0
-# ESSENTIAL
 dialled = layers.softmax(scores / temperature, dim=0)  # (V)
 print(f"Everybody {dialled[everybody]:.3f}, Soon {dialled[soon]:.3f}")
 print(f"Everybody is {dialled[everybody] / dialled[soon]:.2f} times as likely as Soon")
 print(f"the other {len(scores) - 10} words {1 - dialled[shown[:10]].sum():.3f}")
-# END
 
 # %% deck="The mixing desk: drag a score, change the temperature"
 from tinylm_classroom import softmax_view
@@ -193,18 +189,16 @@ predict(
 )
 
 
-# %% rows=["S4-22"] evidence="p-minus-y" tried="exact" deck="The gradient: probabilities minus what came"
+# %% rows=["S4-22"] evidence="p-minus-y" tried="exact"
 def loss_of(row: torch.Tensor, target: int) -> torch.Tensor:
     return row.logsumexp(0) - row[target]  # (V) -> ()
 
 
 target = 1  # try 0 and 2
-# ESSENTIAL
 leaf = few.clone().requires_grad_()
 loss_of(leaf, target).backward()
 print(f"loss {loss_of(few, target):.4f}, which is -ln {probs[target]:.3f}")
 print("gradient:", leaf.grad)
-# END
 torch.testing.assert_close(loss_of(few, target), -probs[target].log())
 torch.testing.assert_close(leaf.grad, probs - torch.eye(3)[target])
 
@@ -232,7 +226,7 @@ torch.testing.assert_close(leaf.grad, probs - torch.eye(3)[target])
 #
 # **Tried.** Ten seeds, each with other stories for training and for the test. New stories: the table 2.15 to 2.19 nats, counting with 0.01 added 2.12 to 2.16, and counting is better in 10 of 10, by 0.02 to 0.03; without anything added it is infinite in 10 of 10 (39 to 77 pairs of 21,000 are new). Rates 0.03, 0.1 and 0.3, three seeds each: 2.23, 2.16 and 2.18 to 2.19. Five times as many updates: 2.15 to 2.16, still 0.02 above counting in 3 of 3. With 1e-9 added, counting has 2.15, and with 1 added 2.47, so it matters how much. Shuffled tokens end at 4.87 to 4.88 in training, slightly below the dotted line, and have 5.5 on new text, because the table has memorized pairs that came by chance. New runs of 8 tokens: 79 to 80 % in three sets.
 
-# %% [markdown] deck="The smallest language model is a table"
+# %% [markdown]
 # ## 4. A table learns to write
 # The smallest language model is a table with $V$ rows and $V$ columns. The row of a token has the scores of the token that comes next. This is a **bigram** model, because it knows pairs. At the start all scores are 0, so all tokens have the same probability.
 #
@@ -326,25 +320,26 @@ show_text(tokenizer.decode(write(temperature).tolist()))
 # ### Learning or counting?
 # Could we simply *count* pairs? The row of *He* gets $p - y$ each time *He* was read. These add up to 0 if $p$ is the mean of all $y$, which is the **counted fraction** of each token after *He*. So on its own training text nothing beats counting. And on new stories?
 
-# %% deck="Counting beats learning, if every pair gets a little more"
-counts = torch.zeros(V, V)
-for a, b in zip(train_ids[:-1].tolist(), train_ids[1:].tolist(), strict=True):
-    counts[a, b] += 1
-added = 0.0  # try 0.01, 1.0 and 1e-9
+# %% tags=["nbval-ignore-output"] deck="With 0.01 added to each count, counting beats learning"
+pairs = V * train_ids[:-1] + train_ids[1:]  # (N): a number for each pair
+counts = torch.bincount(pairs, minlength=V * V).view(V, V)
+added = 0.01  # try 0.0, 1e-9 and 1.0
 # ESSENTIAL
 counted = counts + added
 counted = counted / counted.sum(-1, keepdim=True)  # (V, V)
-on_new = next_token_loss(table[new_ids[:-1]], new_ids[1:])
-print(f"counted {-counted[new_ids[:-1], new_ids[1:]].log().mean():.2f} nats per token")
-print(f"learned {learned(on_new.item(), 1.9, 2.3)}")
+by_counting = next_token_loss(counted.log()[new_ids[:-1]], new_ids[1:])
+by_learning = next_token_loss(table[new_ids[:-1]], new_ids[1:])
 # END
+print(f"counted {by_counting:.3f}, learned {by_learning:.3f} nats per token")
 
 # %% [markdown]
-# A pair that was never counted has the probability 0, and one such pair makes the loss infinite. With 0.01 added to each count (*smoothing*), counting is better than our trained table: 2.12 nats. So why does anybody train models? Because one token is too little, and longer beginnings cannot be counted:
+# A little added to each count is called *smoothing*. With 0.01, counting is better than our trained table: 2.12 nats against 2.15. With 0 it fails, because a pair that was never counted has the probability 0, and one such pair makes the loss infinite. So why does anybody train models? Because one token is too little, and longer beginnings cannot be counted:
 
 # %% deck="Most long beginnings are new"
-n = 1  # try 2, 4, 8 and 12
+n = 8  # try 2, 4 and 12
+# ESSENTIAL
 new = never_read(train_ids, new_ids, n)
+# END
 print(f"{100 * new:.1f} % of runs of {n} tokens were never read before")
 
 # %% tags=["source-hidden"] evidence="counting" tried="held-out"
@@ -401,14 +396,14 @@ m = 0.0  # try 342.0 and 1005.0
 powers = (large - m).exp()  # (3)
 print("exponentials: ", powers)
 print("probabilities:", powers / powers.sum())
-print(f"fp32 ends at e to the power of {math.log(torch.finfo(torch.float32).max):.2f}")
 # END
+print(f"fp32 ends at e to the power of {math.log(torch.finfo(torch.float32).max):.2f}")
 
 # %% tags=["source-hidden"] evidence="maximum-subtracted" tried="exact"
 # Checked: of nothing, the mean and the maximum only the maximum keeps all exponentials finite.
 assert [(large - m).exp().isfinite().all().item() for m in (0, large.mean(), large.max())] == [False, False, True]
 
-# %% [markdown] deck="With the maximum subtracted, no exponential overflows"
+# %% [markdown]
 # Above 88.72 an exponential becomes **inf**, and inf / inf is NaN ("not a number"). Only differences count, so we may subtract the largest score $m$ from all:
 #
 # $$\frac{\exp(x_i)}{\sum_j \exp(x_j)} = \frac{\exp(x_i-m)}{\sum_j \exp(x_j-m)}$$
@@ -571,18 +566,18 @@ print(f"the loss ends at {learned(my_losses[-1], 1.8, 2.4)} nats per token")
 # > One foggy afternoon, careful Carlos came to Hillcrest. He had a pink fan. A gardener named Jamal was there with a gray book. \_\_\_
 
 # %% deck="The model prefers Carlos, and Carlos came. Was that good?"
+# ESSENTIAL
 meeting = story[: story.index(" Carlos sang")]
 ids = torch.tensor([tokenizer.encode("\n" + meeting)])  # (B, T)
 p = layers.softmax(model(ids)[0, -1].detach(), dim=0)  # (V)
 q = exact_after(meeting, tokenizer)  # (V)
-# ESSENTIAL
+# END
 for name in ("Carlos", "Jamal"):
     token = tokenizer.encode(" " + name)[0]
     print(f"{name}: exact {q[token]:.3f}, model {p[token]:.3f}", end=", ")
     print(f"loss {-p[token].log():.2f}, with the exact one {-q[token].log():.2f}")
-# END
 
-# %% [markdown] deck="The mean loss counts everything that can come"
+# %% [markdown]
 # Carlos came, so the model's loss was lower than that of the exact probability. With Jamal it would have been higher, and by more. So we take the mean over everything that can come. Let $q_i$ be the exact probability of token $i$, and $p_i$ that of the model. Token $i$ comes with probability $q_i$, and then the loss is $-\ln p_i$:
 #
 # $$\text{mean loss} = -\sum_i q_i \ln p_i$$
@@ -610,7 +605,7 @@ softmax_figures.valleys({"model": p[tokenizer.encode(" Carlos")[0]].item(), "nea
 #
 # The first is the **entropy**: the mean loss of the exact probabilities. No model can do better, so it is the floor of lesson 00. The second is the **Kullback-Leibler divergence** (**KL divergence**): what wrong probabilities add. It is 0 only if they are exact. [[entropy-and-divergence]] The gradient of the mean loss is $p - q$, so it leads there.
 
-# %% deck="The entropy stays, wrong probabilities add the rest"
+# %%
 given = 0.615  # try 0.5, 0.9 and 0.99
 two = torch.tensor([given, 1 - given])  # (2): Carlos, Jamal
 entropy, divergence = math.log(2), (0.5 * (0.5 / two).log()).sum()
@@ -633,15 +628,15 @@ assert extra.min() > 0.1
 # %% deck="In StoryWorld both parts are known"
 from tinylm_classroom import gaps, learn_rule
 
+# ESSENTIAL
 SEEDS = range(40)
 found = gaps(model, tokenizer, SEEDS)  # one story for each seed
 entropy, divergence, loss = (each.mean().item() for each in found)
-# ESSENTIAL
+# END
 print(f"entropy {entropy:.3f} + KL divergence {divergence:.3f}")
 print(f"together {entropy + divergence:.3f}, measured loss {loss:.3f} nats per token")
 print(f"a story has an entropy of {storyworld.entropy_per_story():.1f} nats")
 print(f"the model adds {found.divergence.sum() / len(SEEDS):.1f} nats per story")
-# END
 
 # %% tags=["source-hidden"] evidence="storyworld" tried="held-out"
 # Checked: in three sets of 20 other stories the model adds 0.01 to 0.03 nats per token.
@@ -686,7 +681,7 @@ predict(
     because="The right token gets e of e + 31 parts, so the loss is ln(e + 32 - 1) - 1.",
 )
 
-# %% deck="Perfect, and less than 1 nat better than knowing nothing"
+# %%
 for size in (32, 1000, 100_000):
     perfect = torch.zeros(size)
     perfect[7] = 1.0

@@ -137,7 +137,7 @@ def table_learns(runs: Mapping[str, Runs], levels: Mapping[str, float]) -> None:
     n_runs = len(next(iter(runs.values())))
     display(
         figure,
-        alt=f"Falling curves of the loss, {n_runs} training runs each, and three levels: {says}.",
+        alt=f"Falling curves of the loss, {n_runs} training runs each, and levels of guessing: {says}.",
         caption=(
             f"The same table and the same tokens, {n_runs} training runs each. In their order the "
             "table learns what follows what; in random order only how common each token is."
@@ -158,8 +158,8 @@ def valleys(points: Mapping[str, float]) -> None:
             valley = _mean_loss(exact, given)
             ax.plot(given, valley, color=color, linestyle="-", linewidth=3)
             ax.plot(exact, valley.min(), "v", color=color, markersize=15)
-            side = {0.5: (0.2, 1.25, "left"), 0.7: (0.03, 2.0, "left")}[exact]
-            ax.text(side[0], side[1], f"exact: {exact}", color=color, size=20, ha=side[2])
+            at = {0.5: (0.04, 0.7), 0.7: (0.8, 0.52)}[exact]
+            ax.text(*at, f"exact: {exact}", color=color, size=20, weight="bold")
         for name, p in points.items():
             loss = _mean_loss(0.5, torch.tensor(p)).item()
             ax.plot(p, loss, "o", color=INK, markersize=12)
