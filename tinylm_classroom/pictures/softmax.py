@@ -198,7 +198,7 @@ def once_and_twice(at: Sequence[int], right: Mapping[str, Tensor]) -> None:
                 ax.plot([update] * len(row), row, "o", color=SERIES[i], markersize=11, mec="white")
             middle = percent.median(dim=1).values
             ax.plot(at, middle, color=SERIES[i], linestyle="-", linewidth=2, alpha=0.6)
-            where = (2.4 * at[0], 92) if i == 0 else (at[-2], middle[-2].item() - 18)
+            where = (1.25 * at[1], 88) if i == 0 else (at[-2], middle[-2].item() - 18)
             ax.text(*where, name, color=SERIES[i], size=22, weight="bold", va="center")
         ax.set_xscale("log")
         ax.minorticks_off()
