@@ -137,7 +137,10 @@ def table_learns(runs: Mapping[str, Runs], levels: Mapping[str, float]) -> None:
     n_runs = len(next(iter(runs.values())))
     display(
         figure,
-        alt=f"Falling curves of the loss, {n_runs} training runs each, and levels of guessing: {says}.",
+        alt=(
+            f"Falling curves of the loss, {n_runs} training runs each, and levels of guessing: "
+            f"{says}."
+        ),
         caption=(
             f"The same table and the same tokens, {n_runs} training runs each. In their order the "
             "table learns what follows what; in random order only how common each token is."
