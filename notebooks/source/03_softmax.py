@@ -60,7 +60,7 @@ predict(
     because="The exponential is positive for every number, and it always rises. (With 0 for all negative scores, such words could never come, and no training could raise their scores.)",
 )
 
-# %% tags=["signature", "source-hidden"] slide="subslide" deck="Scores become positive, then they are divided by their sum"
+# %% tags=["signature", "source-hidden"] slide="subslide" deck="Exponentials, divided by their sum"
 softmax_figures.columns(tokenizer, shown, scores, exact_after(beginning, tokenizer))
 
 # %% [markdown] deck="Softmax: exponential, divided by the sum"
