@@ -28,7 +28,8 @@ def columns(tokenizer: Any, ids: Tensor, scores: Tensor, exact: Tensor, n_stages
     """
     words = [tokenizer.decode([i]).strip() for i in ids.tolist()]
     probs = scores.softmax(0)[ids]  # (V) -> (n)
-    scores, exact = scores[ids], exact[ids]  # (n), (n)
+    scores = scores[ids]  # (n)
+    exact = exact[ids]  # (n)
     stages = dict(zip(_STAGES[:n_stages], (scores, scores.exp(), probs), strict=False))
     with drawing(12.4, 6.3) as figure:
         panels = figure.subplots(1, 3, sharey=True)
