@@ -15,8 +15,15 @@ from ..display.theme import INK, QUIET, SERIES
 from .lettering import set_type
 
 _STAGES = ("score", "exponential", "probability")
-_DIAMOND = {"mfc": "white", "mec": INK, "mew": 2, "ms": 11, "clip_on": False, "linestyle": "none"}
-_LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
+_DIAMOND: dict[str, Any] = {
+    "mfc": "white",
+    "mec": INK,
+    "mew": 2,
+    "ms": 11,
+    "clip_on": False,
+    "linestyle": "none",
+}
+_LEVEL: dict[str, Any] = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _EXAMPLES = (0.5, 0.7)  # exact probabilities of the two valleys
 
 
@@ -203,7 +210,7 @@ def once_and_twice(at: Sequence[int], right: Mapping[str, Tensor]) -> None:
             middle = percent.median(dim=1).values
             ax.plot(at, middle, color=SERIES[i], linestyle="-", linewidth=2, alpha=0.6)
             where = (1.25 * at[1], 88) if i == 0 else (at[-2], middle[-2].item() - 18)
-            ax.text(*where, name, color=SERIES[i], size=22, weight="bold", va="center")
+            ax.text(where[0], where[1], name, color=SERIES[i], size=22, weight="bold", va="center")
         ax.set_xscale("log")
         ax.minorticks_off()
         ax.set_xticks(at, [f"{update:,}" for update in at])
