@@ -38,6 +38,13 @@ PLACES = {
     "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": ("heads_that_find",),
     "experiments.things": ("others_like", "said_twice", "two_things", "weight_on_next"),
+    "experiments.predictions": (
+        "exact_after",
+        "gaps",
+        "learn_rule",
+        "levels_of_guessing",
+        "never_read",
+    ),
     "experiments.rows": (
         "ids_of_words",
         "nearest_is_same",
@@ -64,6 +71,7 @@ MODULES = {
     "looking": "pictures.looking",
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
+    "softmax_figures": "pictures.softmax",
     "start_figures": "pictures.start",
 }
 PLACE: dict[str, str] = {}

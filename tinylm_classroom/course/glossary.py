@@ -34,7 +34,7 @@ TERMS = {
     ),
     "03": (
         "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, "
-        "log-sum-exp, cross-entropy, padding, bigram"
+        "log-sum-exp, cross-entropy, padding, bigram, smoothing, entropy"
     ),
     "04": "root mean square, norm, L2 norm, gain, RMSNorm, BatchNorm, explode, vanish",
     "05": (
