@@ -81,8 +81,8 @@ print("exponentials: ", few.exp())
 print("probabilities:", probs)
 assert [round(p, 3) for p in probs.tolist()] == [0.659, 0.242, 0.099]
 
-# %% deck="What if all scores grow by the same number?"
-shift = 0.0  # try 50.0, -20.0 and 100.0
+# %% deck="All scores grow by 50, and nothing changes"
+shift = 50.0  # try 0.0, -20.0 and 100.0
 print(simple_softmax(few + shift))
 
 # %% rows=["S1-12"] tags=["source-hidden"] evidence="only-differences" tried="exact"
