@@ -65,6 +65,8 @@ MODULES = {
     "looking": "pictures.looking",
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
+    "position_figures": "pictures.positions",
+    "positions": "experiments.positions",
     "start_figures": "pictures.start",
 }
 PLACE: dict[str, str] = {}
