@@ -33,6 +33,17 @@ def difference(model: TransformerLM, ids: Tensor, other: Tensor) -> float:
     return (model(ids) - model(other))[0, -1].abs().max().item()
 
 
+def last_looks(
+    model: TransformerLM, tokenizer: Any, *texts: Tensor
+) -> tuple[list[list[str]], list[list[float]]]:
+    """The words of each text (1, T), and the attention weights of its last word in layer 0."""
+    words = [
+        [tokenizer.decode([i]).strip() or "line end" for i in text[0].tolist()] for text in texts
+    ]
+    looks = [capture(model, text).attention(0).weights[0, 0, -1].tolist() for text in texts]
+    return words, looks
+
+
 def mean_map(model: TransformerLM, length: int = 32) -> Tensor:
     """The mean attention weights (T, S) of layer 0 over 64 texts of random tokens."""
     generator = torch.Generator().manual_seed(1)
@@ -65,6 +76,22 @@ def losses_at(
     """
     logits = _logits(model, texts[:, :-1], start, mask)  # (B, T, V)
     return cross_entropy(logits.mT, texts[:, 1:], reduction="none")  # (B, T)
+
+
+def loss(
+    model: TransformerLM, texts: Tensor, start: int = 0, mask: Tensor | None = None
+) -> float:
+    """The mean of `losses_at`, in nats per token."""
+    return losses_at(model, texts, start, mask).mean().item()
+
+
+def added(model: TransformerLM, texts: Tensor, pairs: Iterable[int]) -> tuple[float, float]:
+    """How many nats per token are added if these pairs are stopped, and if they are removed."""
+    pairs = list(pairs)
+    with_all = loss(model, texts)
+    stopped = change_pairs(model, stopped=pairs)
+    removed = change_pairs(model, removed=pairs)
+    return loss(stopped, texts) - with_all, loss(removed, texts) - with_all
 
 
 @torch.no_grad()

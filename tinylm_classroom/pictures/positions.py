@@ -23,11 +23,11 @@ def last_looks(sentences: Sequence[Sequence[str]], weights: Sequence[Sequence[fl
     """
     names = ["the same weight for each word, wherever it is"]
     title = "The last word looks at all words" if len(sentences) == 1 else "Same word, same weight"
-    with axes(title, "word", "weight", (11.4, 2.1 + 1.5 * len(sentences))) as (figure, ax):
+    with axes(title, "word", "weight", (11.4, 0.7 + 1.4 * len(sentences))) as (figure, ax):
         places = [{word: x for x, word in enumerate(words)} for words in sentences]
         for y, (words, row) in enumerate(zip(sentences, weights, strict=True)):
             for x, (word, weight) in enumerate(zip(words, row, strict=True)):
-                ground = HEAT(min(1.0, 3 * weight))
+                ground = HEAT(min(0.5, 2 * weight))
                 says = {"ha": "center", "va": "center", "color": INK}
                 box = {"boxstyle": "round,pad=0.3", "facecolor": ground, "edgecolor": QUIET}
                 ax.text(x, -1.6 * y, word, size=20, bbox=box, zorder=4, **says)
