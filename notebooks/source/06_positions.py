@@ -3,7 +3,7 @@
 # **How does a model know which word came first?**
 #
 # *Needs* lessons 02 to 05. *Builds* `positions.py`. *Runs* in about 40 s on two cores.
-# *Teaches* in about 44 minutes, plus 18 of exercises.
+# *Teaches* in about 45 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: do not add the position to the word, rotate the word by it, because the angle between two rotated words depends only on how far apart they are.
@@ -24,7 +24,7 @@
 #
 # **Cut if short.** The line with `back`.
 #
-# **Tried.** Largest difference after the two sentences, ten seeds: @ORDER@. The head, ten seeds, rate 0.01: with positions the loss is 0.002 and the weight two back 0.87 to 0.92 in all; without 2.88 to 2.98 and 0.09, and after 1,000 updates 2.61 to 2.63 and 0.09 (two seeds). Rate 0.003, 300 updates, five seeds: 0.78 to 0.79 against 0.09. Rate 0.03: three of five seeds have not learned it after 120 updates (loss 2.0, weight 0.42 to 0.49), and no head without positions has.
+# **Tried.** Largest difference after the two sentences, ten seeds: one layer without positions 0.000 in all, two layers 0.21 to 0.68, rotary 0.10 to 0.54. The head, ten seeds, rate 0.01: with positions the loss is 0.002 and the weight two back 0.87 to 0.92 in all; without 2.88 to 2.98 and 0.09, and after 1,000 updates 2.61 to 2.63 and 0.09 (two seeds). Rate 0.003, 300 updates, five seeds: 0.78 to 0.79 against 0.09. Rate 0.03: three of five seeds have not learned it after 120 updates (loss 2.0, weight 0.42 to 0.49), and no head without positions has.
 
 # %% [markdown]
 # ## 1. Which word came first?
@@ -47,9 +47,9 @@ tokenizer = load_pretrained("storyworld").tokenizer
 ids = torch.tensor([tokenizer.encode("\nOne day, Carlos thanked Jamal.")])  # (B, T)
 swapped = ids[:, [0, 1, 2, 3, 6, 5, 4, 7]]
 model = positions.random_model(tokenizer, "none", 1, SEED)
+sentences, looks = positions.last_looks(model, tokenizer, ids, swapped)
 
 # %% tags=["source-hidden"] deck="The full stop looks at all words"
-sentences, looks = positions.last_looks(model, tokenizer, ids, swapped)
 position_figures.last_looks(sentences[:1], looks[:1])
 
 # %% tags=["source-hidden"] deck="The names change places. What happens to the logits after the full stop?"
@@ -80,10 +80,9 @@ print(f"largest difference {positions.difference(reader, ids, swapped):.2f}")
 # Checked: with one layer the logits are equal; a second layer or positions change them.
 SEEDS = (6, 7, 8)
 for seed in SEEDS:
-    one, two, rotary = (
-        positions.difference(positions.random_model(tokenizer, *kind, seed), ids, swapped)
-        for kind in (("none", 1), ("none", 2), ("rotary", 1))
-    )
+    kinds = (("none", 1), ("none", 2), ("rotary", 1))
+    readers = [positions.random_model(tokenizer, *kind, seed) for kind in kinds]
+    one, two, rotary = (positions.difference(each, ids, swapped) for each in readers)
     assert one < 1e-4 < 0.01 < min(two, rotary)
 
 # %% [markdown]
@@ -114,11 +113,12 @@ def train_head(position, back=2, length=32, n_updates=120, seed=SEED):
     return head.eval()
 
 
+maps = {"no positions": {}, "with positions": {}}
+for n in (0, 30, 60, 120):
+    for kind, of_kind in zip(("none", "rotary"), maps.values(), strict=True):
+        of_kind[n] = positions.mean_map(train_head(kind, n_updates=n))  # (T, S)
+
 # %% tags=["signature", "source-hidden"] deck="With positions, a head learns to count to two"
-maps = {
-    name: {n: positions.mean_map(train_head(kind, n_updates=n)) for n in (0, 30, 60, 120)}
-    for name, kind in {"no positions": "none", "with positions": "rotary"}.items()
-}
 position_figures.counting(maps, back=2)
 
 # %% tags=["source-hidden"] evidence="two-back" tried="seeds"
@@ -152,7 +152,7 @@ print("right:", learned(right.mean().item(), 0, 1))
 #
 # **Cut if short.** The table of the library's kinds.
 #
-# **Tried.** Exact arithmetic: the product of two rows at all 61 pairs of rows that are three apart differs by less than 1e-5. With ten other pairs of random words the sum of the four products changes from position to position in all ten.
+# **Tried.** Exact arithmetic: the product of two rows is the same for all 61 pairs of rows that are three apart, within 1e-5. With ten pairs of random words the sum of the four products changes by more than 0.5 from position to position in all ten.
 
 # %% [markdown]
 # ## 2. Waves that are added
@@ -164,7 +164,9 @@ print("right:", learned(right.mean().item(), 0, 1))
 import math
 
 from tinylm_classroom import check, hint, keep
+from tinylm_lib.positions import sinusoidal_table
 
+rows = sinusoidal_table(64, 8)  # (64, 8), for later
 for p in range(3):
     row = [math.sin(p), math.cos(p), math.sin(0.01 * p), math.cos(0.01 * p)]
     print(f"position {p}:", "  ".join(f"{value:7.4f}" for value in row))
@@ -178,8 +180,6 @@ for p in range(3):
 # The number 10,000 is the **base**. For $d = 4$ the frequencies are $10000^0 = 1$ and $10000^{-1/2} = 0.01$, as above. These are **sinusoidal positions** (Vaswani et al. 2017). For 64 positions and 64 numbers:
 
 # %% tags=["source-hidden"] deck="Fast waves at the left, slow ones at the right"
-from tinylm_lib.positions import sinusoidal_table
-
 position_figures.waves(sinusoidal_table(64, 64))
 
 # %% [markdown]
@@ -217,7 +217,6 @@ hint("sinusoidal")
 # In a smaller table each row has 8 numbers. Take the dot product of a row and the row three positions later.
 
 # %% tags=["source-hidden"] deck="The dot product of rows 0 and 3 is 1.965. And of rows 50 and 53?"
-rows = sinusoidal_table(64, 8)  # (64, 8)
 products = {p: (rows[p] @ rows[p + 3]).item() for p in (0, 50)}
 predict(
     f"The dot product of rows 0 and 3 is {products[0]:.3f}. What is it for rows 50 and 53?",
@@ -259,7 +258,7 @@ print([round(term, 2) for term in terms.tolist()], "sum", round(terms.sum().item
 #
 # **Cut if short.** The line with `rotate_values`.
 #
-# **Tried.** Heads trained on 16 tokens (300 updates), right at positions 16 to 31 and 32 to 63, with the last 16 in view. Rotary, ten seeds: 1.00 and 1.00 in all ten; rate 0.003, five seeds: 1.00 in all; rate 0.03: 1.00 in the four of five that have learned the task. Sinusoidal, eight seeds: 0.24 to 0.53 and 0.13 to 0.33; learned, five: 0.08 to 0.09 and 0.08 to 0.10; at the rate 0.003, three seeds each, 0.14 to 0.22 and 0.06 to 0.07. One back, three seeds each: rotary 1.00, sinusoidal 0.26 to 0.35, learned 0.13 to 0.16. Eight back needs more updates: two of three rotary heads have not learned it after 300.
+# **Tried.** Heads trained on 16 tokens (150, 200 or 300 updates), right at positions 16 to 31 and 32 to 63, with the last 16 in view. Rotary, ten seeds: 1.00 and 1.00 in all ten; rate 0.003, five seeds: 1.00 in all; rate 0.03: 1.00 in the four of five that have learned the task. Sinusoidal, eight seeds: 0.24 to 0.53 and 0.13 to 0.33; learned, five: 0.08 to 0.09 and 0.08 to 0.10; at the rate 0.003, three seeds each, 0.14 to 0.22 and 0.06 to 0.07. One back, three seeds each: rotary 1.00, sinusoidal 0.26 to 0.35, learned 0.13 to 0.16. Eight back needs more updates: two of three rotary heads have not learned it after 300.
 
 # %% [markdown]
 # ## 3. Rotate the word itself
@@ -271,15 +270,8 @@ M = torch.linalg.lstsq(clock[:-3], clock[3:]).solution  # (4, 4)
 print(M.round(decimals=2) + 0)
 print(f"largest error: {(clock[:-3] @ M - clock[3:]).abs().max():.4f}")
 
-# %% tags=["source-hidden"] evidence="linear-map" tried="exact"
-# Checked: for other distances, too, one matrix moves all rows on; for random rows none does.
-for away in (1, 3, 10):
-    for table, possible in ((clock, True), (torch.randn(64, 4).double(), False)):
-        best = torch.linalg.lstsq(table[:-away], table[away:]).solution
-        assert ((table[:-away] @ best - table[away:]).abs().max() < 1e-6) == possible
-
 # %% [markdown] deck="Take two numbers as a point and rotate it"
-# One matrix moves all rows on. [[linear-map]] It has two blocks: each **rotates** its pair, the fast one by 3 radians and the slow one by 0.03.
+# One matrix moves all rows on. It has two blocks: each **rotates** its pair, the fast one by 3 radians and the slow one by 0.03.
 #
 # **If a matrix can move a row on, why not apply it to the word?** Do not add a position to the word: *rotate the word* by its position. Take two numbers of a query or a key as a point $(a, b)$ and rotate it by the angle $\theta$ (theta), which is position times frequency:
 #
@@ -312,31 +304,31 @@ print(f"query at {at[0]}, key at {at[1]}: score {score:.4f}")
 # This is **rotary position embedding**, RoPE (Su et al. 2021). It has no weights and adds nothing, so the two mixed products do not exist. [[offset-only]]
 
 # %% tags=["source-hidden"] rows=["S1-14"] evidence="offset-only" tried="exact"
-# Checked: back by m and forward by n is a rotation by n - m.
+# Checked: the score is that of the key rotated by n - m, for other positions, too.
 for m, n in ((3, 5), (110, 10), (3010, 3007)):
-    assert (rotation(m).T @ rotation(n) - rotation(n - m)).abs().max() < 1e-12
     assert ((rotation(m) @ query) @ (rotation(n) @ key) - query @ rotation(n - m) @ key).abs() < 1e-12
 
 # %% [markdown]
 # ### Why does nearly every new model rotate?
-# Here all three kinds could count to two. But what if a text is longer than those of the training? We train heads on texts of **16** tokens, five seeds of each kind, and test them on 64. At each position a head sees the last 16 tokens, as many as in its training:
+# Here all three kinds could count to two. But what if a text is longer than those of the training? We train heads on texts of **16** tokens, four seeds of each kind, and test them on 64. At each position a head sees the last 16 tokens, as many as in its training:
 
 # %%
 from tinylm_lib.attention import causal_mask
 
-SEEDS = (0, 1, 2, 3, 4)
+SEEDS = (0, 1, 2, 3)
 heads = {
-    kind: [train_head(kind, length=16, n_updates=300, seed=seed) for seed in SEEDS]
+    kind: [train_head(kind, length=16, n_updates=150, seed=seed) for seed in SEEDS]
     for kind in ("learned", "sinusoidal", "rotary")
 }
-last_16 = causal_mask(64).triu(-15)  # (T, S): what is more than 15 back is forbidden, too
+last_16 = causal_mask(64).triu(-15)  # (T, S): no look further than 15 back
+found = {}
+for kind, each in heads.items():
+    found[kind] = [positions.right_at(head, 2, mask=last_16) for head in each]  # (T - 2) each
 
 # %% tags=["source-hidden"] deck="Trained at positions 0 to 15. Which heads are right at 16 to 63?"
-found = {kind: [positions.right_at(head, 2, mask=last_16) for head in each] for kind, each in heads.items()}
-lowest = {kind: torch.stack(each)[:, 14:].mean(1).min().item() for kind, each in found.items()}
 predict(
     "Trained on 16 tokens, all heads are right at positions up to 15. Which are right at positions 16 to 63, too?",
-    key=lambda: " and ".join(kind for kind, low in lowest.items() if low > 0.9),
+    key=lambda: " and ".join(kind for kind, each in found.items() if min(right[14:].mean() for right in each) > 0.9),
     choices={
         "none of them": "The positions are new to all of them. But what does a rotary score depend on?",
         "sinusoidal and rotary": "Both have angles for every position. But the sinusoidal row is added, so a new row is a new input.",
@@ -351,7 +343,7 @@ position_figures.beyond(found, back=2, trained=16)
 # %% tags=["source-hidden"] evidence="new-positions" tried="seeds"
 # Checked: every head is right where it was trained; beyond, only the rotary ones are.
 for kind, each in found.items():
-    right = torch.stack(each)  # (5, 62)
+    right = torch.stack(each)  # (4, 62)
     assert right[:, :14].mean(1).min() > 0.97
     assert right[:, 14:].mean(1).min() > 0.97 if kind == "rotary" else right[:, 14:].mean(1).max() < 0.8
 
@@ -365,15 +357,15 @@ from tinylm_lib.attention import attend
 from tinylm_lib.positions import Rotary
 
 small = Rotary(8, max_seq_len=64)
-q, k, v = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(6))  # (T, D) each
+q, k, v = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(6))  # (T, D)
 # ESSENTIAL
-for name, rotate_values in (("values as they are", False), ("values rotated, too", True)):
+for rotate_values in (False, True):
     results = []
     for at in (torch.arange(6), torch.arange(50, 56)):  # (T)
         values = small(v, at) if rotate_values else v
         results.append(attend(small(q, at), small(k, at), values, causal=True))
     # END
-    print(f"{name}: the results differ by {(results[0] - results[1]).abs().max():.2f}")
+    print(f"values rotated: {rotate_values}, the results differ by {(results[0] - results[1]).abs().max():.2f}")
 
 # %% [markdown] tags=["note"]
 # **Say.** One pair comes round again, so a head has many pairs, each with its own frequency. Then we ask the shipped model what it uses the fast and the slow pairs for.
@@ -416,9 +408,12 @@ rope_view(shipped, tokenizer, text, layer=2, head=2, key=4, part="bank")
 # ### What does the model use them for?
 # In all heads we **stop** some pairs, so that they no longer rotate, or **remove** them, so that they no longer count in any score.
 
-# %% tags=["source-hidden"] deck="Stop the 4 slowest pairs, or remove them: what happens to the loss?"
-texts = positions.story_texts(tokenizer, 77, 81)  # (40, 81)
+# %%
+texts = positions.story_texts(tokenizer, 77, 81)  # (24, 81)
 whole = positions.loss(shipped, texts)
+print(f"loss of the shipped model: {whole:.2f} nats per token")
+
+# %% tags=["source-hidden"] deck="Stop the 4 slowest pairs, or remove them: what happens to the loss?"
 stop, remove = positions.added(shipped, texts, range(12, 16))
 predict(
     "We stop the 4 slowest pairs, or we remove them. What happens to the loss of the shipped model?",
@@ -434,16 +429,15 @@ predict(
 # %% deck="Slow pairs: not for positions, but used"
 first = 12  # try 8, 4 and 0
 stop, remove = positions.added(shipped, texts, range(first, first + 4))
-print(f"{whole:.2f} nats; stopped: {stop:.2f} are added, removed: {remove:.2f}")
+print(f"stopped: {stop:.2f} nats are added; removed: {remove:.2f}")
 
 # %% tags=["source-hidden"] evidence="slow-pairs" tried="held-out"
 # Checked in three other sets: stopping the slower half changes nothing, removing it does.
 SEEDS = (78, 79, 80)
-new_texts = [positions.story_texts(tokenizer, seed) for seed in SEEDS]  # (40, 513) each
+new_texts = [positions.story_texts(tokenizer, seed) for seed in SEEDS]  # (24, 513) each
 for new in new_texts:
     added = torch.tensor([positions.added(shipped, new[:, :81], range(i, i + 4)) for i in (0, 4, 8, 12)])
-    assert added[:2, 0].min() > 0.4 > 0.01 > added[2:, 0].max()  # stopped
-    assert (added[:, 1] - added[:, 0]).min() > 0.02  # removed
+    assert added[:2, 0].min() > 0.4 > 0.01 > added[2:, 0].max() and (added[:, 1] > added[:, 0] + 0.01).all()
 
 # %% [markdown]
 # Only the faster half gives this model the order of the words. Whether the slower half rotates makes no difference. But without it the loss rises: these pairs compare words by what they are. [[slow-pairs]]
@@ -465,7 +459,7 @@ for new in new_texts:
 #
 # **Cut if short.** The table of the library's kinds.
 #
-# **Tried.** The plain form against the library: bases 100, 10,000 and 500,000, widths 2 to 64, positions up to 4,000, equal within 1e-5. The wrong layout on three sets of texts: @LAYOUT@
+# **Tried.** The plain form against the library: bases 100, 10,000 and 500,000, widths 2 to 64, positions up to 4,000, equal within 1e-5. The wrong layout on five sets, 2.96 to 3.13 nats instead of 0.82 to 0.83.
 
 # %% [markdown]
 # ## 5. Your turn
@@ -531,10 +525,9 @@ trace(rotary_plain, queries, at, sizes={"B": 3, "H": 2, "T": 5, "D": 64})
 # %% tags=["source-hidden"] evidence="plain" tried="exact"
 # Checked: the plain form is the library's for other bases, widths and far positions.
 far = torch.tensor([0, 17, 3999, 5])  # (T)
-for base in (100.0, 10_000.0, 500_000.0):
-    for width in (2, 8, 64):
-        x, other = torch.randn(2, 1, 4, width), Rotary(width, 4000, base, layout="halves")
-        torch.testing.assert_close(rotary_plain(x, far, base), other(x, far), atol=1e-5, rtol=1e-5)
+for base, width in ((100.0, 2), (10_000.0, 64), (500_000.0, 8)):
+    x, other = torch.randn(2, 1, 4, width), Rotary(width, 4000, base, layout="halves")
+    torch.testing.assert_close(rotary_plain(x, far, base), other(x, far), atol=1e-5, rtol=1e-5)
 assert library.cos.shape == (512, 64) and library.bfloat16().cos.dtype == torch.float32
 
 # %% [markdown]
@@ -546,10 +539,10 @@ reader = positions.with_config(shipped, rope_layout=layout)
 print(f"loss with {layout}: {positions.loss(reader, texts):.2f}")
 
 # %% tags=["source-hidden"] evidence="wrong-layout" tried="held-out"
-# Checked in three other sets: the wrong layout adds more than 2 nats, without an error.
+# Checked in three other sets: the wrong layout adds about 2 nats, without an error.
 wrong = positions.with_config(shipped, rope_layout="interleaved")
 for new in new_texts:
-    assert positions.loss(wrong, new[:, :81]) > 2 + positions.loss(shipped, new[:, :81])
+    assert 1.7 < positions.loss(wrong, new[:, :81]) - positions.loss(shipped, new[:, :81]) < 2.8
 
 # %% [markdown]
 # No error, but the loss is far higher. [[wrong-layout]] The library's four kinds of positions:
@@ -559,7 +552,7 @@ from tinylm_lib.positions import POSITIONS
 
 for name, (added, rotated) in POSITIONS.items():
     print(f"{name:<11} added to x: {added.__name__:<19} q and k: {rotated.__name__}")
-classic = preset("tiny_transformer", "tiny")  # waves, after token vectors times the root of C
+classic = preset("tiny_transformer", "tiny")  # waves; token vectors times the root of C
 assert classic.position == "sinusoidal" and classic.embedding_dropout == 0.1
 assert TransformerLM(classic).embed_scale == math.sqrt(classic.d_model)
 
@@ -586,10 +579,9 @@ assert TransformerLM(classic).embed_scale == math.sqrt(classic.d_model)
 
 # %% tags=["source-hidden"] deck="The same 128 tokens at positions 1900 to 2027: what is the loss?"
 longer = positions.with_config(shipped, max_seq_len=2048)
-texts = positions.story_texts(tokenizer, 77)  # (40, 513)
-at_0, at_1900 = (positions.loss(longer, texts[:, :129], start) for start in (0, 1900))
+at_0, at_1900 = (positions.loss(longer, new_texts[0][:, :129], start) for start in (0, 1900))
 predict(
-    f"The first 128 tokens of 40 texts, at positions 0 to 127: the loss is {at_0:.2f} nats. And for the same tokens at positions 1900 to 2027?",
+    f"The first 128 tokens of 24 texts, at positions 0 to 127: the loss is {at_0:.2f} nats. And for the same tokens at positions 1900 to 2027?",
     key=lambda: "the same" if abs(at_0 - at_1900) < 0.005 else "higher",
     choices={
         "the same": "",
@@ -601,7 +593,8 @@ predict(
 
 # %% deck="At positions far beyond the training, the loss is the same"
 start = 1900  # try 0 and 1000
-print(f"loss from position {start} on: {positions.loss(longer, texts[:, :129], start):.2f}")
+moved = positions.loss(longer, new_texts[0][:, :129], start)
+print(f"loss from position {start} on: {moved:.2f}")
 
 # %% tags=["source-hidden"] evidence="far-positions" tried="held-out"
 # Checked in three other sets: the first position makes no difference.
@@ -619,9 +612,8 @@ position_figures.long_texts(in_view, step=64, trained=128)
 # What is new here? Not the positions, but the **distances** beyond 127, and more words to look at than ever in training. So take both away: forbid every look further back than 127, in the mask.
 
 # %% tags=["source-hidden"] deck="Each word sees the last 128 words only. What is the loss at the end?"
-window_128 = causal_mask(512).triu(-127)
-in_view["window of 128"] = [positions.losses_at(longer, new, mask=window_128) for new in new_texts]
-before, cured = (losses[0][:, 448:].mean().item() for losses in in_view.values())
+masks = (None, causal_mask(512).triu(-127))
+before, cured = (positions.losses_at(longer, new_texts[0], mask=mask)[:, 448:].mean().item() for mask in masks)
 predict(
     f"Tokens 448 to 511, with the whole text in view: the loss is {before:.2f} nats. Without any training, each layer now sees the last 128 positions only. What is the loss?",
     key=lambda: "half as high" if cured < 0.6 * before else "something else",
@@ -636,16 +628,17 @@ predict(
 # %% deck="A window is one line in the mask"
 window = 128  # try 64, 32 and 256
 allowed = causal_mask(512).triu(1 - window)  # (T, S)
-late = positions.losses_at(longer, texts, mask=allowed)[:, 448:]  # (40, 64)
+late = positions.losses_at(longer, new_texts[0], mask=allowed)[:, 448:]  # (24, 64)
 print(f"tokens 448 to 511, window {window}: loss {late.mean():.2f}")
 
 # %% tags=["source-hidden"] slide="subslide" deck="With a window, the loss no longer rises"
+in_view["window of 128"] = [positions.losses_at(longer, new, mask=causal_mask(512).triu(-127)) for new in new_texts]
 position_figures.long_texts(in_view, step=64, trained=128)
 
 # %% tags=["source-hidden"] evidence="window" tried="held-out"
 # Checked in three sets: beyond 128 tokens the loss rises, and with the window it does not.
 for without, windowed in zip(*in_view.values(), strict=True):
-    assert without[:, 448:].mean() > 1.5 > 1.0 > windowed.unflatten(1, (-1, 64)).mean((0, 2)).max()
+    assert without[:, 448:].mean() > 1.35 > 1.0 > windowed[:, 448:].mean() and windowed[:, 128:].mean() < 1.0
 
 # %% [markdown]
 # In a long text the loss rises, and a window of 128 keys cures it without any training. [[window]] Mistral 7B has such a **sliding window**, of 4,096 keys (Jiang et al. 2023). It does not make the model use far words: for that a model must be trained further, with slower pairs (**position interpolation**, **YaRN**).
@@ -687,11 +680,10 @@ assert min(all_64) < 0.9 < 0.97 < min(last)
 # ## What you have now
 # - One layer of attention without positions gives the same logits for both orders of the names. [[order]]
 # - With positions a head learns to find the token two back, and without them it does not. [[two-back]]
-# - One matrix moves all rows of waves on by three positions: it rotates each pair. [[linear-map]]
 # - Rotated queries and keys have a score that depends on the two words and their offset only. [[offset-only]]
 # - Trained on 16 tokens, only rotary heads are right at later positions, too. [[new-positions]]
 # - The shipped model gets the order of words from the faster half of its pairs. It uses the slower half, but not its rotation. [[slow-pairs]]
-# - In the wrong layout its loss rises by more than 2 nats, without an error. [[wrong-layout]]
+# - In the wrong layout its loss rises by about 2 nats, without an error. [[wrong-layout]]
 # - Far positions do no harm to it. [[far-positions]]
 # - In long texts its loss rises, and a window of 128 keys cures it without training. [[window]]
 # - Distances that are new can harm rotary heads. [[new-distances]]

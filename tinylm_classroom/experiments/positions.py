@@ -59,9 +59,9 @@ def with_config(model: TransformerLM, **changes: Any) -> TransformerLM:
 
 
 def story_texts(tokenizer: Any, seed: int, n_tokens: int = 513) -> Tensor:
-    """40 texts of so many tokens from new stories: (40, n_tokens), each from a line end on."""
-    ids = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(220, seed=seed)))
-    line_ends = (ids == ids[0]).nonzero()[:200:5, 0]
+    """Texts of so many tokens from new stories: (24, n_tokens), each from a line end on."""
+    ids = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(140, seed=seed)))
+    line_ends = (ids == ids[0]).nonzero()[:120:5, 0]
     return torch.stack([ids[start : start + n_tokens] for start in line_ends.tolist()])
 
 
@@ -78,9 +78,7 @@ def losses_at(
     return cross_entropy(logits.mT, texts[:, 1:], reduction="none")  # (B, T)
 
 
-def loss(
-    model: TransformerLM, texts: Tensor, start: int = 0, mask: Tensor | None = None
-) -> float:
+def loss(model: TransformerLM, texts: Tensor, start: int = 0, mask: Tensor | None = None) -> float:
     """The mean of `losses_at`, in nats per token."""
     return losses_at(model, texts, start, mask).mean().item()
 

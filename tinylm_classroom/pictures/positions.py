@@ -1,5 +1,5 @@
-"""The pictures of lesson 06: what a last word looks at, a head that learns to count to two, waves, a
-rotation, and what becomes of positions and distances beyond those of the training.
+"""The pictures of lesson 06: what a last word looks at, a head that learns to count to two, waves,
+a rotation, and what becomes of positions and distances beyond those of the training.
 """
 
 import math
@@ -65,7 +65,7 @@ def counting(maps: Mapping[str, Mapping[int, Tensor]], back: int) -> None:
         grid = figure.subplots(len(maps), len(moments), sharex=True, sharey=True)
         for y, (row, (name, of_kind)) in enumerate(zip(grid, maps.items(), strict=True)):
             for ax, (n, weights) in zip(row, of_kind.items(), strict=True):
-                ax.imshow(weights[:16, :16], cmap=HEAT, vmin=0, vmax=1)
+                ax.imshow(weights[:16, :16].numpy(), cmap=HEAT, vmin=0, vmax=1)
                 ax.set(xticks=[0, 5, 10, 15], yticks=[0, 5, 10, 15])
                 when = "" if y else f"{n} updates"
                 ax.set_title(when, size=20, weight="normal", loc="center")
@@ -97,7 +97,7 @@ def waves(table: Tensor) -> None:
     title = "Fast waves at the left, slow ones at the right"
     n, d = table.shape
     with axes(title, "number in the row", "position", (10.8, 5.2)) as (figure, ax):
-        image = ax.imshow(table, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
+        image = ax.imshow(table.numpy(), cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
         bar = figure.colorbar(image, ax=ax, ticks=[-1, 0, 1])
         bar.ax.tick_params(labelsize=19)
         ax.grid(visible=False)
@@ -225,12 +225,13 @@ def long_texts(lines: Mapping[str, Sequence[Tensor]], step: int, trained: int) -
     for name, rows in found.items():
         table[name] = [f"{sum(row[j].item() for row in rows) / len(rows):.2f}" for j in range(n)]
     told = "; ".join(f"{name}: {', '.join(table[name])}" for name in lines)
+    n_texts = len(next(iter(lines.values()))[0])
     display(
         figure,
         alt=f"{title}. The loss by position, {step} at a time. {told}.",
         caption=(
-            f"The shipped model reads 40 texts of {step * n} tokens; each dot is the mean of a set "
-            f"of texts over {step} positions, and the lines are the means of the "
+            f"The shipped model reads texts of {step * n} tokens; each dot is the mean of a set of "
+            f"{n_texts} texts over {step} positions, and the lines are the means of the "
             f"{len(next(iter(found.values())))} sets."
         ),
         table=table,

@@ -141,8 +141,8 @@ def _pictured(data: dict[str, Any], pair: QueryKey) -> View:
             f"{says} Above: each position rotates the {n} pairs of numbers by angles of their own, "
             f"here as cosines; the slowest pair takes {longest:,.0f} positions for one circle. "
             f"Below: the score over the distance, wide and pale with the key at {STARTS[0]}, thin "
-            f"with the key at {STARTS[-1]}. Rotated, the two are one line; with waves added instead "
-            "they are not."
+            f"with the key at {STARTS[-1]}. Rotated, the two are one line; with waves added "
+            "instead they are not."
         ),
         numbers=_tables(pair),
     )
