@@ -64,7 +64,7 @@ predict(
     because="The query of the full stop meets the same keys and values, only in another order, and a sum does not depend on the order.",
 )
 
-# %% tags=["source-hidden"] deck="The same words get the same weights, in any order"
+# %% tags=["source-hidden"] slide="subslide" deck="The same words get the same weights, in any order"
 position_figures.last_looks(sentences, looks)
 
 # %% [markdown]
@@ -80,8 +80,7 @@ print(f"largest difference {positions.difference(reader, ids, swapped):.2f}")
 # Checked: with one layer the logits are equal; a second layer or positions change them.
 SEEDS = (6, 7, 8)
 for seed in SEEDS:
-    kinds = (("none", 1), ("none", 2), ("rotary", 1))
-    readers = [positions.random_model(tokenizer, *kind, seed) for kind in kinds]
+    readers = [positions.random_model(tokenizer, *kind, seed) for kind in (("none", 1), ("none", 2), ("rotary", 1))]
     one, two, rotary = (positions.difference(each, ids, swapped) for each in readers)
     assert one < 1e-4 < 0.01 < min(two, rotary)
 
@@ -217,14 +216,13 @@ hint("sinusoidal")
 # In a smaller table each row has 8 numbers. Take the dot product of a row and the row three positions later.
 
 # %% tags=["source-hidden"] deck="The dot product of rows 0 and 3 is 1.965. And of rows 50 and 53?"
-products = {p: (rows[p] @ rows[p + 3]).item() for p in (0, 50)}
 predict(
-    f"The dot product of rows 0 and 3 is {products[0]:.3f}. What is it for rows 50 and 53?",
-    key=lambda: f"{products[50]:.3f}",
+    f"The dot product of rows 0 and 3 is {rows[0] @ rows[3]:.3f}. What is it for rows 50 and 53?",
+    key=lambda: f"{rows[50] @ rows[53]:.3f}",
     choices={
         f"{rows[0] @ rows[53]:.3f}": "That is the product of rows 0 and 53. How far apart are 50 and 53?",
-        f"{products[0]:.3f}": "",
-        f"{products[0] + 50:.3f}": "Each row has four sines and four cosines: the product with itself is 4, and no other is larger.",
+        f"{rows[0] @ rows[3]:.3f}": "",
+        f"{rows[0] @ rows[3] + 50:.3f}": "Each row has four sines and four cosines: the product with itself is 4, and no other is larger.",
     },
     because="Two tips of one hand have the dot product cos(angle between them), and that angle depends on the offset alone.",
 )
@@ -323,7 +321,7 @@ heads = {
 last_16 = causal_mask(64).triu(-15)  # (T, S): no look further than 15 back
 found = {}
 for kind, each in heads.items():
-    found[kind] = [positions.right_at(head, 2, mask=last_16) for head in each]  # (T - 2) each
+    found[kind] = [positions.right_at(head, 2, mask=last_16) for head in each]
 
 # %% tags=["source-hidden"] deck="Trained at positions 0 to 15. Which heads are right at 16 to 63?"
 predict(
@@ -337,7 +335,7 @@ predict(
     because="A rotary score depends on the offset alone, and with 16 tokens in view no offset is new.",
 )
 
-# %% tags=["source-hidden"] deck="Only rotary is right at positions it never saw"
+# %% tags=["source-hidden"] slide="subslide" deck="Only rotary is right at positions it never saw"
 position_figures.beyond(found, back=2, trained=16)
 
 # %% tags=["source-hidden"] evidence="new-positions" tried="seeds"
@@ -365,7 +363,8 @@ for rotate_values in (False, True):
         values = small(v, at) if rotate_values else v
         results.append(attend(small(q, at), small(k, at), values, causal=True))
     # END
-    print(f"values rotated: {rotate_values}, the results differ by {(results[0] - results[1]).abs().max():.2f}")
+    apart = (results[0] - results[1]).abs().max()
+    print(f"values rotated: {rotate_values}, the results differ by {apart:.2f}")
 
 # %% [markdown] tags=["note"]
 # **Say.** One pair comes round again, so a head has many pairs, each with its own frequency. Then we ask the shipped model what it uses the fast and the slow pairs for.
@@ -426,7 +425,7 @@ predict(
     because="The model does not get any position from these pairs. But they are a part of every score, whether they rotate or not.",
 )
 
-# %% deck="Slow pairs: not for positions, but used"
+# %% slide="subslide" deck="Slow pairs: not for positions, but used"
 first = 12  # try 8, 4 and 0
 stop, remove = positions.added(shipped, texts, range(first, first + 4))
 print(f"stopped: {stop:.2f} nats are added; removed: {remove:.2f}")
@@ -591,7 +590,7 @@ predict(
     because="Only offsets count, and within 128 words there is none that was not trained.",
 )
 
-# %% deck="At positions far beyond the training, the loss is the same"
+# %% slide="subslide" deck="At positions far beyond the training, the loss is the same"
 start = 1900  # try 0 and 1000
 moved = positions.loss(longer, new_texts[0][:, :129], start)
 print(f"loss from position {start} on: {moved:.2f}")
@@ -625,7 +624,7 @@ predict(
     because="With the window every distance and every number of words is one that the model was trained with.",
 )
 
-# %% deck="A window is one line in the mask"
+# %% slide="subslide" deck="A window is one line in the mask"
 window = 128  # try 64, 32 and 256
 allowed = causal_mask(512).triu(1 - window)  # (T, S)
 late = positions.losses_at(longer, new_texts[0], mask=allowed)[:, 448:]  # (24, 64)
