@@ -405,6 +405,8 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("experiments.sizes").sizes_and_surest(model, tokenizer, seed=3, n_stories=2, n_tokens=20)
     course_room("experiments.givers").first_impossible(model, tokenizer, "One foggy day, shy Mia", 2, seed=3)
     course_room("experiments.chains").starts([0.5, 1.0], [3, 4])
+    course_room("experiments.positions").losses_at(model, torch.randint(9, (B, T + 1)))
+    course_room("experiments.positions").right_at(model, back=2, length=T)
     table, kinds = model.embed.weight.detach(), rows.word_kinds(tokenizer)
     rows.nearest_is_same(table, kinds)
     rows.one_by_one(table[:8], torch.arange(8) % 2 == 0)
