@@ -72,6 +72,8 @@ MODULES = {
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
     "softmax_figures": "pictures.softmax",
+    "position_figures": "pictures.positions",
+    "positions": "experiments.positions",
     "start_figures": "pictures.start",
 }
 PLACE: dict[str, str] = {}

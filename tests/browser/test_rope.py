@@ -106,11 +106,11 @@ def move_the_view(page: Page, pair: QueryKey) -> None:
     for position, i in ((0, 0), (12, 3), (127, 0), (100, 15)):
         compare_a_pair(page, pair, position, i, 10_000.0)
     page.get_by_role("button", name=re.compile("^pair 5,")).press("Enter")
-    expect(says(page)).to_contain_text("Position 100 turns pair 5 by 5.623 radians: 322°.")
-    expect(page.get_by_role("button", name="pair 5, turned by 322°")).to_be_focused()
+    expect(says(page)).to_contain_text("Position 100 rotates pair 5 by 5.623 radians: 322°.")
+    expect(page.get_by_role("button", name="pair 5, rotated by 322°")).to_be_focused()
     page.locator(VIEW).get_by_role("slider", name="Position").focus()
     page.keyboard.press("ArrowLeft")
-    expect(page.locator(f"{VIEW} [role=status]")).to_contain_text("Position 99 turns pair 5 by 5.567 radians")
+    expect(page.locator(f"{VIEW} [role=status]")).to_contain_text("Position 99 rotates pair 5 by 5.567 radians")
 
     switch(page, "all pairs")
     for at, base in ((2, 100.0), (5.7, 501_187.0), (4, 10_000.0)):
@@ -121,7 +121,7 @@ def move_the_view(page: Page, pair: QueryKey) -> None:
     bank = page.locator(f"{VIEW} .over")
     box = bank.bounding_box()
     bank.click(position={"x": box["width"] * 64.2 / 128, "y": box["height"] * 2.5 / 16})  # once it lies still
-    expect(says(page)).to_contain_text("At position 64, pair 2 has turned by 20.239 radians.")
+    expect(says(page)).to_contain_text("At position 64, pair 2 has rotated by 20.239 radians.")
 
     for at, base in ((3, 1000.0), (4, 10_000.0)):
         switch(page, "all pairs")
@@ -137,9 +137,9 @@ def move_the_view(page: Page, pair: QueryKey) -> None:
     page.get_by_role("radio", name="mixed up").press("ArrowLeft")
     expect(page.get_by_role("radio", name="halves")).to_be_checked()
     slide(page, "Pair", 6)
-    expect(says(page)).to_contain_text("Numbers 6 and 22 turn together.")
+    expect(says(page)).to_contain_text("Numbers 6 and 22 rotate together.")
     page.get_by_role("radio", name="interleaved").check()
-    expect(says(page)).to_contain_text("Numbers 12 and 13 turn together.")
+    expect(says(page)).to_contain_text("Numbers 12 and 13 rotate together.")
     expect(says(page)).to_contain_text("trained with halves")
 
 

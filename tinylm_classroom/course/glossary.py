@@ -43,7 +43,7 @@ TERMS = {
     ),
     "06": (
         "learned position, sinusoidal position, rotary position embedding, frequency, base, "
-        "wavelength, position interpolation, YaRN, ALiBi"
+        "offset, wavelength, layout, sliding window, position interpolation, YaRN, ALiBi"
     ),
     "07": (
         "head, multi-head attention, output projection, ablation, zero ablation, "

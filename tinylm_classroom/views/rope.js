@@ -5,8 +5,8 @@ const WAYS = { interleaved: ["interleaved", "interleaved"], halves: ["halves", "
 const SPANS = [128, 2048, 32768], FINEST = 1 / 300; // positions that the bank shows; of its width, the shortest turn that is drawn
 const MOVES = 1000, STARTS = [0, 40, 400], WAVES = 10_000;
 const TITLES = {
-  pair: "A position turns each pair of numbers",
-  bank: "Fast pairs for neighbours, slow ones for regions",
+  pair: "A position rotates each pair of numbers",
+  bank: "Fast pairs repeat, slow ones hardly move",
   score: "The score knows the distance, not the position",
   layout: "Which two numbers form a pair?",
 };
@@ -153,7 +153,7 @@ function mount(el, data) {
   });
   const facts = make("div"), heard = make("div");
   const pairPart = make("div", { class: "sides" }, dial, make("div", {}, heard, facts, make("div", { class: "dials", role: "group", "aria-label": "all pairs" }, ...dials.map(({ button }) => button)),
-    make("p", { class: "key" }, make("span", {}, "all pairs, each started at 3 o’clock: the first are fast, the last hardly turn"))));
+    make("p", { class: "key" }, make("span", {}, "all pairs, each started at 3 o’clock: the first are fast, the last hardly move"))));
 
   function showPair() {
     const theta = state.position * speeds()[state.pair], rest = theta % (2 * Math.PI), turns = Math.floor(theta / (2 * Math.PI));
@@ -168,9 +168,9 @@ function mount(el, data) {
     const was = both.map(([[x, y]], n) => draw("line", { class: "was", x2: x * scale, y2: -y * scale, style: `stroke: var(--${"qk"[n]})` }));
     dial.replaceChildren(draw("circle", { class: "rim", r: 170 }), draw("line", { class: "spoke", x1: -170, x2: 170 }), draw("line", { class: "spoke", y1: -170, y2: 170 }),
       draw("path", { class: "coil", d: `M${points.join(" L")}` }), ...was, ...both.flatMap(([, [x, y]], n) => arrow(x * scale, y * scale, `var(--${"qk"[n]})`, "qk"[n])));
-    dial.setAttribute("aria-label", `pair ${state.pair} of q and k, dotted before and solid after the turn`);
-    const degrees = Math.round((rest * 180) / Math.PI), whole = turns ? `${turns} full turn${turns > 1 ? "s" : ""} and ${degrees}°` : `${degrees}°`;
-    say.replaceChildren(...prose(`Position ${state.position} turns pair ${state.pair} by **${fixed(theta, 3)} radians**: ${whole}.`));
+    dial.setAttribute("aria-label", `pair ${state.pair} of q and k, dotted before and solid after the rotation`);
+    const degrees = Math.round((rest * 180) / Math.PI), whole = turns ? `${turns} full circle${turns > 1 ? "s" : ""} and ${degrees}°` : `${degrees}°`;
+    say.replaceChildren(...prose(`Position ${state.position} rotates pair ${state.pair} by **${fixed(theta, 3)} radians**: ${whole}.`));
     const two = ([x, y]) => `${fixed(x, 3)}, ${fixed(y, 3)}`, products = [0, 1].map((n) => fixed(dot(both[0][n], both[1][n]), 3));
     facts.replaceChildren(table(["", "before, dotted", `at position ${state.position}`],
       [...both.map(([before, after], n) => [`${"qk"[n]}, numbers ${a} and ${b}`, two(before), two(after)]), ["q · k of this pair", ...products]]));
@@ -179,7 +179,7 @@ function mount(el, data) {
       hand.setAttribute("x2", (19 * Math.cos(angle)).toFixed(2));
       hand.setAttribute("y2", (-19 * Math.sin(angle)).toFixed(2));
       button.setAttribute("aria-pressed", String(i === state.pair));
-      button.setAttribute("aria-label", `pair ${i}, turned by ${Math.round((angle * 180) / Math.PI)}°`);
+      button.setAttribute("aria-label", `pair ${i}, rotated by ${Math.round((angle * 180) / Math.PI)}°`);
     });
   }
 
@@ -187,7 +187,7 @@ function mount(el, data) {
   const height = Math.max(7, Math.floor(352 / pairs)), each = Math.ceil(pairs / 16);
   const rows = range(pairs).map(() => [make("span"), make("div", { class: "wave" }), make("span")]);
   const mark = make("i"), ring = make("b");
-  const fine = make("span", {}, make("i", { class: "hatched" }), "turns too often to be drawn");
+  const fine = make("span", {}, make("i", { class: "hatched" }), "rotates too often to be drawn");
   const slowest = make("span"), over = make("div", { class: "over", role: "img" }, mark, ring);
   const pick = (event) => {
     if (event.type === "pointermove" && !event.buttons) return;
@@ -204,8 +204,8 @@ function mount(el, data) {
   });
   const bankPart = make("div", {},
     make("div", { class: "bank", style: `grid-template-rows: 26px repeat(${pairs}, ${height}px)` },
-      make("span", {}, "pair"), make("span"), make("span", {}, "one turn takes"), ...rows.flat(), over),
-    make("div", { class: "bank", "aria-hidden": "true" }, make("span", { style: "visibility: hidden" }, "pair"), ticks, make("span", { style: "visibility: hidden" }, "one turn takes")),
+      make("span", {}, "pair"), make("span"), make("span", {}, "one circle takes"), ...rows.flat(), over),
+    make("div", { class: "bank", "aria-hidden": "true" }, make("span", { style: "visibility: hidden" }, "pair"), ticks, make("span", { style: "visibility: hidden" }, "one circle takes")),
     make("p", { class: "key" }, make("span", {}, "across: position"), make("span", {}, "colour: cosine of the angle, −1", make("i", { class: "signed" }), "1"),
       slowest, fine, make("span", {}, "click to choose")));
   rows.forEach((row, i) => row.forEach((node, column) => { node.style.gridRow = i + 2; node.style.gridColumn = column + 1; }));
@@ -227,18 +227,18 @@ function mount(el, data) {
     fine.hidden = lengths[0] / state.span >= FINEST;
     ring.style.cssText = `top: ${state.pair * height - 3}px; height: ${height + 5}px`;
     const slow = lengths.filter((length) => length > data.longest).length, theta = state.position * speeds()[state.pair];
-    over.setAttribute("aria-label", `cosines of ${pairs} pairs over ${count(state.span)} positions; one turn takes ${long(lengths[0])} to ${long(last)} positions`);
+    over.setAttribute("aria-label", `cosines of ${pairs} pairs over ${count(state.span)} positions; one circle takes ${long(lengths[0])} to ${long(last)} positions`);
     const longest = `the ${data.longest} this model reads`;
-    const reads = times < 1 ? `fewer than ${longest}, so even this pair turns fully` : `${times < 10 ? fixed(times, 1) : count(times)} times ${longest}`;
-    say.replaceChildren(...prose(`With base **${count(state.base)}** the slowest pair takes **${long(last)}** positions for one turn: ${reads}. ` +
-      `At position ${state.position}, pair ${state.pair} has turned by **${fixed(theta, 3)}** radians.`));
-    slowest.textContent = `${slow} of ${pairs} pairs need more than ${data.longest} for a turn`;
+    const reads = times < 1 ? `fewer than ${longest}, so even this pair comes full circle` : `${times < 10 ? fixed(times, 1) : count(times)} times ${longest}`;
+    say.replaceChildren(...prose(`With base **${count(state.base)}** the slowest pair takes **${long(last)}** positions for one circle: ${reads}. ` +
+      `At position ${state.position}, pair ${state.pair} has rotated by **${fixed(theta, 3)}** radians.`));
+    slowest.textContent = `${slow} of ${pairs} pairs need more than ${data.longest} for a circle`;
   }
 
   // The score: the same two vectors at all distances, turned, and for comparison with waves added.
   const plot = draw("svg", { class: "plot", role: "img" }), compared = make("div");
   const scorePart = make("div", {}, plot, make("p", { class: "key gap" }, make("span", {}, "wide and pale: before both were moved; thin: now"),
-    make("span", {}, "added: the same q and k, with the waves of their positions added instead of turned")), compared);
+    make("span", {}, "added: the same q and k, with the waves of their positions added instead of rotated")), compared);
 
   function showScore() {
     const width = Math.max(300, stage.clientWidth || 680), tall = 290, [left, right, top, bottom] = [46, 70, 14, 46];
@@ -261,10 +261,10 @@ function mount(el, data) {
       ...Object.entries(lines).flatMap(([name, [before, now]]) => [draw("path", { class: "ghost", d: path(before), style: `stroke: ${colors[name]}` }),
         draw("path", { class: name === "added" ? "dashed" : "", d: path(now), style: `stroke: ${colors[name]}` }), draw("circle", { cx: at, cy: y(now[state.distance]), r: 5 })]),
       ...tips.map(([name, place]) => draw("text", { x: width - right + 8, y: place + 5, style: `fill: ${colors[name]}; font-weight: 700` }, name)));
-    plot.setAttribute("aria-label", `q · k over distances 0 to ${data.reach}, turned and added, before and after both were moved`);
+    plot.setAttribute("aria-label", `q · k over distances 0 to ${data.reach}, rotated and added, before and after both were moved`);
     const values = Object.values(lines).map((both) => both.map((each) => each[state.distance])), change = values.map(([before, now]) => fixed(now - before, 3));
     const two = (start) => `key at ${count(start)}, query at ${count(start + state.distance)}`;
-    const words = state.moved ? `Both moved on by ${count(state.moved)}, ${state.distance} apart as before: turned, the score changes by **${change[0]}**; with added waves, by **${change[1]}**.`
+    const words = state.moved ? `Both moved on by ${count(state.moved)}, ${state.distance} apart as before: rotated, the score changes by **${change[0]}**; with added waves, by **${change[1]}**.`
       : `${data.query_word} looks ${state.distance} back at a key like ${data.key_word}: **${fixed(values[0][0], 3)}**. Now move both on: what changes?`;
     say.replaceChildren(...prose(words));
     compared.replaceChildren(table(["q · k", two(0), two(state.moved), "difference"], Object.keys(lines).map((name, n) => [name, ...values[n].map((s) => fixed(s, 3)), change[n]])));
@@ -274,7 +274,7 @@ function mount(el, data) {
   const arcs = draw("svg", { class: "arcs", role: "img", height: 110 });
   const numbers = range(D).map((c) => make("span", { class: "shade" }, String(c))), scores = make("div");
   const layoutPart = make("div", {}, arcs, make("div", { class: "numbers", "aria-hidden": "true" }, ...numbers),
-    make("p", { class: "key gap" }, make("span", {}, "boxes: the ", String(D), " numbers of q, and of k"), make("span", {}, "arc: two numbers turned together"), make("span", {}, "colour: their speed, slow", make("i", { class: "ramp" }), "fast")), scores);
+    make("p", { class: "key gap" }, make("span", {}, "boxes: the ", String(D), " numbers of q, and of k"), make("span", {}, "arc: two numbers rotated together"), make("span", {}, "colour: their speed, slow", make("i", { class: "ramp" }), "fast")), scores);
 
   function showLayout() {
     const [angles, partners] = ways[state.layout], mixed = WAYS[state.layout][0] !== WAYS[state.layout][1];
@@ -286,7 +286,7 @@ function mount(el, data) {
       const [from, to] = [middle(c), middle(partners[c].partner)], up = Math.min(136, 30 + (to - from) * 0.45);
       return draw("path", { class: c === a ? "on" : "", d: `M${from},108 C${from},${108 - up} ${to},${108 - up} ${to},108` });
     }));
-    arcs.setAttribute("aria-label", `${state.layout}: number ${a} is turned together with number ${b}`);
+    arcs.setAttribute("aria-label", `${state.layout}: number ${a} is rotated together with number ${b}`);
     const every = Math.ceil((22 * D) / width);
     numbers.forEach((box, c) => {
       box.className = `shade ${c === a || c === b ? "on" : ""}`;
@@ -299,7 +299,7 @@ function mount(el, data) {
     const [first] = found[state.layout], foreign = state.layout === data.layout ? " as this model was trained" : `; but this model was trained with ${data.layout} and means ${fixed(found[data.layout][0], 3)}`;
     say.replaceChildren(...prose(mixed
       ? `Number ${a} has the speed of pair ${angles[a].pair}, its partner ${b} that of pair ${angles[b].pair}: no rotation. With the position alone the score changes by **${fixed(spread(found[state.layout]), 3)}**.`
-      : `Numbers **${a}** and **${b}** turn together. For any two words ${state.distance} positions apart the score is **${fixed(first, 3)}**${foreign}.`));
+      : `Numbers **${a}** and **${b}** rotate together. For any two words ${state.distance} positions apart the score is **${fixed(first, 3)}**${foreign}.`));
     scores.replaceChildren(table([`q · k, ${state.distance} apart`, ...STARTS.map((start) => `key at ${start}`), "changes by"],
       Object.entries(found).map(([layout, values]) => [layout, ...values.map((s) => fixed(s, 3)), fixed(spread(values), 3)]), Object.keys(WAYS).indexOf(state.layout)));
   }

@@ -138,11 +138,11 @@ def _pictured(data: dict[str, Any], pair: QueryKey) -> View:
             f"positions. {says}"
         ),
         caption=(
-            f"{says} Above: each position turns the {n} pairs of numbers by angles of their own, "
-            f"here as cosines; the slowest pair takes {longest:,.0f} positions for one turn. "
+            f"{says} Above: each position rotates the {n} pairs of numbers by angles of their own, "
+            f"here as cosines; the slowest pair takes {longest:,.0f} positions for one circle. "
             f"Below: the score over the distance, wide and pale with the key at {STARTS[0]}, thin "
-            f"with the key at {STARTS[-1]}. Turned, the two are one line; with waves added instead "
-            "they are not."
+            f"with the key at {STARTS[-1]}. Rotated, the two are one line; with waves added "
+            "instead they are not."
         ),
         numbers=_tables(pair),
     )
@@ -194,7 +194,7 @@ def _tables(pair: QueryKey) -> str:
         for i in spread(len(speeds), 6)
     ]
     table = number_table(["score", *(f"key at {start}" for start in STARTS)], rows)
-    return table + number_table(["pair", "radians per position", "positions for one turn"], some)
+    return table + number_table(["pair", "radians per position", "positions for one circle"], some)
 
 
 def _draw(pair: QueryKey) -> Figure:
@@ -214,7 +214,7 @@ def _draw(pair: QueryKey) -> Figure:
             image, ax=bank, ticks=[-1, 0, 1], label="cosine", pad=0.01
         ).outline.set_visible(False)
         bank.set(
-            title="Fast pairs for neighbours, slow ones for regions",
+            title="Fast pairs repeat, slow ones hardly move",
             xlabel="position",
             ylabel="pair",
         )
@@ -222,7 +222,7 @@ def _draw(pair: QueryKey) -> Figure:
         bank.grid(visible=False)
         bank.spines[:].set_visible(False)
         for name, color, scores in (
-            ("turned", SERIES[0], pair.scores),
+            ("rotated", SERIES[0], pair.scores),
             ("added", SERIES[1], pair.added),
         ):
             before, after = (

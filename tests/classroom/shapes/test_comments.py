@@ -410,6 +410,8 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("pictures.softmax").valleys({"model": 0.6})
     every = torch.randn(tokenizer.vocab_size)  # (V)
     course_room("pictures.softmax").columns(tokenizer, torch.tensor([3, 4]), every, every.softmax(0))
+    course_room("experiments.positions").losses_at(model, torch.randint(9, (B, T + 1)))
+    course_room("experiments.positions").right_at(model, back=2, length=T)
     table, kinds = model.embed.weight.detach(), rows.word_kinds(tokenizer)
     rows.nearest_is_same(table, kinds)
     course_room("pictures.linear").in_plane(table, torch.arange(len(table)) < 9)
