@@ -36,7 +36,14 @@ PLACES = {
     "page.export": ("export_page",),
     "experiments.counting": ("counting_losses", "recorded_counting"),
     "experiments.givers": ("exchanged_givers", "first_impossible"),
-    "experiments.heads": ("heads_that_find",),
+    "experiments.heads": (
+        "added_to_names",
+        "determined",
+        "fractions_right",
+        "heads_that_find",
+        "largest_difference_of_ablations",
+        "mean_weights",
+    ),
     "experiments.things": ("others_like", "said_twice", "two_things", "weight_on_next"),
     "experiments.rows": (
         "ids_of_words",
@@ -61,6 +68,7 @@ MODULES = {
     "doctor": "course.doctor",
     "figures": "display.figures",
     "cache_figures": "pictures.cache",
+    "heads_figures": "pictures.heads",
     "linear_figures": "pictures.linear",
     "looking": "pictures.looking",
     "matching": "pictures.matching",

@@ -1,13 +1,17 @@
 """Which attention heads find the word that determines the next one, against StoryWorld's ground
-truth.
+truth, and what a head adds to the logit of the word that it looks at.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from tinylm_lib import storyworld
+from tinylm_lib.attention import Attention, causal_mask
+from tinylm_lib.interventions import intervene
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.storyworld.stories import Story
 
@@ -39,3 +43,96 @@ def heads_that_find(
                     torch.isin(found[:, :, i] - 1, torch.tensor(looks))
                 )
     return {kind: torch.stack(seen).double().mean(0) for kind, seen in hits.items()}
+
+
+@torch.no_grad()
+def mean_weights(attention: Attention, x: Tensor) -> Tensor:
+    """Where the heads of a layer look: the mean of their weights over texts x (B, T, C).
+
+    Returns (H, T, S).
+    """
+    at = torch.arange(x.shape[1])  # (T)
+    q = attention.rotation(attention.split(attention.q_proj(x)), at)  # (B, H, T, D)
+    k = attention.rotation(attention.split(attention.k_proj(x)), at)  # (B, H, S, D)
+    scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, H, T, S)
+    return scores.masked_fill(~causal_mask(len(at)), -torch.inf).softmax(-1).mean(0)
+
+
+class Determined(NamedTuple):
+    """Stories as ids (B, T + 1), and for each kind of determined word where it comes next (B, T)."""
+
+    stories: list[Story]
+    ids: Tensor
+    before: dict[str, Tensor]
+
+
+def determined(tokenizer: Any, kinds: Sequence[str], n: int, seed: int) -> Determined:
+    """n new stories, with the words of these kinds that are determined by earlier ones.
+
+    The line end before a story is at 0. After its end the ids are 0 and nothing is marked.
+    """
+    generator = Generator().manual_seed(seed)
+    stories = [storyworld.story(generator) for _ in range(n)]
+    read = [torch.tensor(tokenizer.encode("\n" + story.text)) for story in stories]
+    before = {}
+    for kind in kinds:
+        marks = [torch.tensor([each == kind for each in story.kinds]) for story in stories]
+        before[kind] = pad_sequence(marks, batch_first=True)
+    return Determined(stories, pad_sequence(read, batch_first=True), before)
+
+
+def fractions_right(
+    model: TransformerLM, ids: Tensor, before: Mapping[str, Tensor]
+) -> dict[str, float]:
+    """For each kind, how often the most probable word of a model is the right one."""
+    with torch.no_grad():
+        hits = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (B, T)
+    return {kind: hits[mark].double().mean().item() for kind, mark in before.items()}
+
+
+def largest_difference_of_ablations(
+    model: TransformerLM, ids: Tensor, before: Mapping[str, Tensor]
+) -> float:
+    """The largest difference, over all heads and kinds, between the fractions of right words with 0
+    in the place of a head's mixture and with its mean over all words.
+    """
+    caught = capture(model, ids[:20, :-1])
+    largest = 0.0
+    for layer in range(model.config.n_layers):
+        mean = caught.inputs[f"blocks.{layer}.attention.o_proj"].mean((0, 1))  # (C)
+        for head, part in enumerate(mean.chunk(model.config.n_heads)):
+            rows = part.expand(ids.shape[1], -1)
+            with intervene(model, silence=[(layer, head)]):
+                zero = fractions_right(model, ids, before)
+            with intervene(model, means={(layer, head): rows}):
+                average = fractions_right(model, ids, before)
+            largest = max(largest, *(abs(zero[kind] - average[kind]) for kind in before))
+    return largest
+
+
+def added_to_names(
+    model: TransformerLM, tokenizer: Any, ids: Tensor, before: Tensor
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """For each head (layer, head), at the marked words (B, T): how often it looks most at a name,
+    and then by how much its part of the sum raises the logit of this name, directly.
+
+    Directly: the part is taken out of the stream after the last block, so no later layer sees it.
+    """
+    names = torch.tensor([tokenizer.encode(f" {name}")[0] for name in storyworld.CLASSES["name"]])
+    caught = capture(model, ids[:, :-1])
+    stream = caught.inputs["final_norm"]
+    found = {}
+    for layer, block in enumerate(model.blocks):
+        mixed = caught.inputs[f"blocks.{layer}.attention.o_proj"]  # (B, T, C)
+        mixtures = mixed.chunk(model.config.n_heads, -1)
+        maps = block.attention.o_proj.weight.detach().chunk(model.config.n_heads, -1)
+        looks = caught.attention(layer).weights
+        for head, (mixture, weight) in enumerate(zip(mixtures, maps, strict=True)):
+            seen = ids.gather(1, looks[:, head].argmax(-1))  # (B, T)
+            marked = before & torch.isin(seen, names)
+            with torch.no_grad():
+                without = model.lm_head(model.final_norm(stream - mixture @ weight.T))
+            added = (caught.logits - without).gather(-1, seen[..., None])[..., 0]  # (B, T)
+            often = marked.sum().item() / before.sum().item()
+            found[layer, head] = (often, added[marked].mean().item())
+    return found
