@@ -43,6 +43,7 @@ PLACES = {
         "heads_that_find",
         "largest_difference_of_ablations",
         "mean_weights",
+        "reshaped",
     ),
     "experiments.things": ("others_like", "said_twice", "two_things", "weight_on_next"),
     "experiments.rows": (

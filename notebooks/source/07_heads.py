@@ -3,7 +3,7 @@
 # **How can a word look back for several things at once?**
 #
 # *Needs* lessons 05 and 06. *Builds* `Attention` in `attention.py`. *Runs* in about 45 s on two cores.
-# *Teaches* in about 43 minutes, plus 33 of exercises.
+# *Teaches* in about 45 minutes, plus 33 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: one head returns one average, so a layer has several heads, each with its own features, and adds up what they find. Sections 1 to 4 build them. Sections 5 and 6 ask what the heads of a trained model do, and end with a head that does the opposite of what everybody expects.
@@ -40,9 +40,9 @@ shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 story = storyworld.story(torch.Generator().manual_seed(11))
 
-# %% tags=["signature"] deck="Head 0 looks for things, head 2 for places"
+# %% tags=["signature"] deck="One head looks for things, one for places"
 kinds = ["place", "object"]  # try ["name"] and ["quotation"]
-figures.threads(model, tokenizer, story, kinds, layer=2, title="Each head looks for other words")
+figures.threads(model, tokenizer, story, kinds, layer=2)
 
 # %% [markdown]
 # Each colour is a **head**: attention as in lesson 05, with queries, keys and values of its own. This model has four heads in each of its three layers. Why four? What could a single head not do?
@@ -98,7 +98,7 @@ assert fetch(sang, [6.0, 0.0])[0] > 0.9 < fetch(sang[::-1], [6.0, 0.0])[1]
 import torch.nn.functional as F
 from torch import nn
 
-from tinylm_classroom import mean_weights
+from tinylm_classroom import learned, mean_weights
 from tinylm_lib import ModelConfig
 from tinylm_lib.attention import Attention, attend, causal_mask
 
@@ -114,7 +114,7 @@ def train_heads(n_heads, seed, rate=0.01):
         tokens = torch.randint(32, (16, 32))  # (B, T)
         found = attention(embed(tokens), torch.arange(32))  # (B, T, C)
         logits = reader(found).unflatten(-1, (2, 32))[:, 2:]  # (B, T - 2, 2, V)
-        last_two = torch.stack((tokens[:, 1:-1], tokens[:, :-2]), dim=-1)  # (B, T - 2, 2)
+        last_two = torch.stack((tokens[:, 1:-1], tokens[:, :-2]), -1)  # (B, T - 2, 2)
         loss = F.cross_entropy(logits.flatten(0, 2), last_two.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -123,10 +123,13 @@ def train_heads(n_heads, seed, rate=0.01):
 
 
 # %%
-SEEDS = range(5)
-runs = {n_heads: [train_heads(n_heads, seed) for seed in SEEDS] for n_heads in (1, 2)}
+n_heads = 2  # try 1 and 3
+_, loss = train_heads(n_heads, seed=0)
+print(f"{n_heads} heads: the loss ends at {learned(loss, 0, 4)}")
 
 # %% tags=["source-hidden"] deck="One head mixes two words, two heads share the work"
+SEEDS = range(5)
+runs = {n_heads: [train_heads(n_heads, seed) for seed in SEEDS] for n_heads in (1, 2)}
 losses = {f"{n} head{'s' * (n > 1)}": [run[-1] for run in each] for n, each in runs.items()}
 figures.trained(runs[1][0][0], runs[2][0][0], losses)
 
@@ -165,14 +168,15 @@ assert min(losses["1 head"]) > 0.6 > 0.5 > max(losses["2 heads"])
 # %%
 _ = torch.manual_seed(7)
 B, T, C, H = 2, 6, 12, 3
-D = C // H
+D = C // H  # features of a head
 x = torch.randn(B, T, C)  # (B, T, C)
 w_q, w_k, w_v, w_o = torch.randn(4, C, C) / C**0.5  # (C, C) each
 q, k, v = (x @ w.T for w in (w_q, w_k, w_v))  # (B, T, C) each
 answers = []
 for h in range(H):
     block = slice(h * D, (h + 1) * D)
-    answers.append(attend(q[..., block], k[..., block], v[..., block], causal=True))  # (B, T, D)
+    own = (each[..., block] for each in (q, k, v))  # (B, T, D) each
+    answers.append(attend(*own, causal=True))  # (B, T, D)
 
 # %% [markdown]
 # The loop runs one head after another. If the heads are an axis of their own in front of the positions, `attend` computes all of them at once, like the texts of a batch. Counted numbers show which head gets what:
@@ -288,7 +292,7 @@ hint("merge_heads")
 # %% evidence="sum-of-maps" tried="exact" deck="The result is a sum, with one part for each head"
 merged = torch.cat(answers, dim=-1)  # (B, T, C)
 maps = w_o.split(D, dim=-1)  # (C, D) each
-parts = [answer @ w.T for answer, w in zip(answers, maps, strict=True)]  # (B, T, C) each
+parts = [found @ w.T for found, w in zip(answers, maps, strict=True)]  # (B, T, C) each
 torch.testing.assert_close(sum(parts), merged @ w_o.T)
 
 # %% tags=["source-hidden"] rows=["S0-35"] deck="Split, attend, project: each head adds its own part"
@@ -334,7 +338,7 @@ hint("multi_head_attention")
 # The library's layer takes its sizes from a config. The whole layer once more, with the shape after each line:
 
 # %%
-from tinylm_classroom import show, trace
+from tinylm_classroom import reshaped, show, trace
 
 layer = Attention(ModelConfig(d_model=C, n_heads=H, position="none"))
 
@@ -344,7 +348,8 @@ def in_steps(x):
     k = layer.split(x @ w_k.T)  # (B, T, C) -> (B, H, S, D)
     v = layer.split(x @ w_v.T)  # (B, T, C) -> (B, H, S, D)
     scores = q @ k.mT / D**0.5  # (B, H, T, D) @ (B, H, D, S) -> (B, H, T, S)
-    weights = scores.masked_fill(~causal_mask(T), -torch.inf).softmax(-1)  # (B, H, T, S)
+    masked = scores.masked_fill(~causal_mask(T), -torch.inf)  # (B, H, T, S)
+    weights = masked.softmax(-1)  # (B, H, T, S)
     found = weights @ v  # (B, H, T, S) @ (B, H, S, D) -> (B, H, T, D)
     side_by_side = found.transpose(1, 2).reshape(B, T, C)  # (B, T, C)
     return side_by_side @ w_o.T  # (B, T, C)
@@ -374,32 +379,27 @@ show(Attention)
 
 # %% [markdown]
 # In the library `mix` does the steps from the scores to *side by side*. The rotation of lesson 06 comes after the split, so each head has all its frequencies.
+#
+# The trap of section 2 has a worse relative: a reshape instead of the transpose in split *and* merge. We change one word and see which results move:
+
+# %% deck="A reshape in both steps: nothing leaks, but the first word never arrives"
+in_split, in_merge = True, True  # try (True, False), (False, True) and (False, False)
+leaks, arrives = reshaped(x, (w_q, w_k, w_v), H, in_split, in_merge)
+print(f"the last word moves earlier results by {leaks:.1f}")
+print(f"the first word moves the last result by {arrives:.1f}")
 
 # %% tags=["source-hidden"] evidence="reshape-breaks" tried="seeds"
-# Checked with three texts: a reshape in one step leaks, in both the first word never arrives.
+# Checked with three texts: in one step it leaks, in both the first word never arrives.
 SEEDS = (1, 2, 3)
-
-
-def run(x, in_split, in_merge):
-    cut = (lambda y: y.view(B, H, T, D)) if in_split else layer.split
-    found = attend(*(cut(x @ w.T) for w in (w_q, w_k, w_v)), causal=True)
-    return (found if in_merge else found.transpose(1, 2)).reshape(B, T, C)
-
-
 for seed in SEEDS:
-    x_now = torch.randn(B, T, C, generator=torch.Generator().manual_seed(seed))  # (B, T, C)
-    first, last = x_now.clone(), x_now.clone()
-    first[:, 0] += 1
-    last[:, -1] += 1
-    for way in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        y = run(x_now, *way)
-        assert y.shape == (B, T, C) and (way == (0, 0)) == y.allclose(run(x_now, 0, 0))
-        assert (way[0] == way[1]) == y[:, :-1].allclose(run(last, *way)[:, :-1])  # else it leaks
-        assert (way == (1, 1)) <= y[:, -1].allclose(run(first, *way)[:, -1])  # it never arrives
-assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))  # one head
+    text = torch.randn(B, T, C, generator=torch.Generator().manual_seed(seed))  # (B, T, C)
+    for way in ((False, False), (False, True), (True, False), (True, True)):
+        leaks, arrives = reshaped(text, (w_q, w_k, w_v), H, *way)
+        assert (leaks > 0.01) == (way[0] != way[1]) and (arrives == 0) <= all(way) and (arrives > 0) <= (not all(way))
+assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))  # with one head
 
 # %% [markdown]
-# The trap of section 2 has a worse relative. A reshape instead of the transpose in only one step, split or merge, leaks the future. In **both** steps it leaks nothing and has all the right shapes, but each "head" is a short stretch of the text, and no word looks back beyond it. [[reshape-breaks]] With one head it is even correct. So **test with several heads, and with all sizes different**.
+# In only one step, split or merge, the reshape leaks the future. In **both** it leaks nothing and has all the right shapes, but each "head" is a short stretch of the text, and no word looks back beyond it. [[reshape-breaks]] With one head it is even correct. So **test with several heads, and with all sizes different**.
 
 # %% [markdown] tags=["note"]
 # **Say.** Every query is used once, but keys and values are kept for all later words. So most large models of today have fewer of them.
@@ -428,6 +428,9 @@ figures.groups(8, (8, 2, 1))
 # It equals attention in which each key-value head is repeated for its group:
 
 # %% evidence="groups-written-out" tried="exact"
+from tinylm_lib import preset
+from tinylm_lib.cost import count_parameters, kv_cache_bytes
+
 G = 2
 many = torch.randn(B, 8, T, D)  # (B, 8, T, D)
 keys, values = torch.randn(2, B, G, T, D)  # (B, G, T, D) each
@@ -437,9 +440,6 @@ repeated = attend(many, keys[:, uses], values[:, uses], causal=True)  # (B, 8, T
 torch.testing.assert_close(attend(many, keys, values, causal=True), repeated)
 
 # %% tags=["source-hidden"] deck="8 key-value heads instead of 32: what does not become smaller?"
-from tinylm_lib import preset
-from tinylm_lib.cost import count_parameters, kv_cache_bytes
-
 few, full = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
 compared = {
     "the KV cache": [kv_cache_bytes(size, 1, 8192) for size in (few, full)],
@@ -461,9 +461,9 @@ predict(
 for name in (("gpt2", "small"), ("gpt2", "xl"), ("llama", "2-7b"), ("llama", "3-8b")):
     size = preset(*name)
     # ESSENTIAL
-    C_, H_, G_ = size.d_model, size.n_heads, size.n_kv_heads
-    gigabytes = kv_cache_bytes(size, batch_size=1, length=8192, bytes_per_element=2) / 1e9
-    print(f"{'-'.join(name):<11} C {C_:4}  H {H_:2}  D {C_ // H_:3}  G {G_:2}  {gigabytes:.1f} GB")
+    sizes = f"C {size.d_model:4}  H {size.n_heads:2}  D {size.d_head:3}  G {size.n_kv_heads:2}"
+    cache = kv_cache_bytes(size, batch_size=1, length=8192, bytes_per_element=2)
+    print(f"{'-'.join(name):<11} {sizes}  {cache / 1e9:.1f} GB")
     # END
 
 # %% tags=["source-hidden"] evidence="smaller-cache" tried="exact"
@@ -511,7 +511,8 @@ from tinylm_lib.interventions import intervene
 
 SEED = 7
 kinds = ["pronoun", "place", "object", "quotation", "name", "trait"]
-stories, ids, before = determined(tokenizer, kinds, 60, SEED)  # ids (B, T + 1), before (B, T)
+# ids (B, T + 1), before[kind] (B, T):
+stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 found = heads_that_find(model, tokenizer, stories)
 looked_at = {kind: found[kind] for kind in kinds}  # (3, 4) each: layer, head
 
@@ -612,22 +613,23 @@ stories, ids, before = determined(tokenizer, kinds, 60, 7)
 # > One sunny morning, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. Tom said to \_\_\_
 
 # %%
-batch = ids[:, :-1]  # (B, T)
 at_names = before["name"]  # (B, T)
-looks = capture(model, batch).attention(1).weights[:, 2]  # (B, T, S), head 2 of layer 1
-seen = ids.gather(1, looks.argmax(-1))[at_names]  # (N), the word that it looks at most
 right_name = ids[:, 1:][at_names]  # (N)
 
+
+def looked_at_most(layer, head):
+    """The word at which a head looks most, just before each name (N)."""
+    looks = capture(model, ids[:, :-1]).attention(layer).weights[:, head]  # (B, T, S)
+    return ids.gather(1, looks.argmax(-1))[at_names]
+
+
+seen = looked_at_most(1, 2)  # (N)
+
 # %% tags=["source-hidden"] deck="At which word does head 2 of layer 1 look?"
-is_name = torch.isin(seen, right_name.unique())
-shares = {
-    "the right name": (seen == right_name).float().mean().item(),
-    "the other name": (is_name & (seen != right_name)).float().mean().item(),
-    "the verb": (~is_name).float().mean().item(),
-}
+is_other = torch.isin(seen, right_name.unique()) & (seen != right_name)
 predict(
     "In the 60 stories, just before a name: at which word does this head look most?",
-    key=lambda: max(shares, key=shares.get),
+    key=lambda: "the other name" if is_other.float().mean() > 0.9 else "the verb",
     choices={
         "the right name": "Then the map of section 5 would show it.",
         "the other name": "",
@@ -637,8 +639,7 @@ predict(
 )
 
 # %% deck="It looks at the other person's name"
-n_other = ((seen != right_name) & is_name).sum().item()
-print(f"before {len(seen)} names it looks most at another name {n_other} times")
+print(f"before {len(seen)} names, {is_other.sum()} times at the other name")
 
 # %% [markdown]
 # Why look at the wrong name? **Your task:** silence head 2 of layer 1. To whom does Tom speak now? Then exchange the *Tom* who speaks for *Yuki*, with the head and without it.
@@ -652,37 +653,41 @@ what_if(model, tokenizer, met)
 # %% [markdown]
 # Without it, Tom speaks to Tom. Is it always so? We remove the head in all 60 stories, and look at the names that are wrong now:
 
+
+# %%
+def logits_without(*heads):
+    with intervene(model, silence=heads), torch.no_grad():
+        return model(ids[:, :-1])[at_names]  # (N, V)
+
+
 # %% deck="Every name that is now wrong is the one it looked at"
-with torch.no_grad():
-    with_it = model(batch)[at_names]  # (N, V)
-    with intervene(model, silence=[(1, 2)]):
-        without_it = model(batch)[at_names]  # (N, V)
-rise = (without_it - with_it).gather(-1, seen[:, None]).mean().item()
+layer, head = 1, 2  # try (1, 1) and (2, 1)
+looked = looked_at_most(layer, head)  # (N)
+without_it = logits_without((layer, head))  # (N, V)
+change = (without_it - logits_without()).gather(-1, looked[:, None]).mean().item()
 said = without_it.argmax(-1)  # (N)
-now_wrong = (said != right_name) & (with_it.argmax(-1) == right_name)  # (N)
+wrong = said != right_name  # (N)
 # ESSENTIAL
-print(f"without it the logit of the name that it looks at rises by {rise:.1f}")
-print(f"{now_wrong.sum()} names are now wrong, and {(said == seen)[now_wrong].sum()} of them are that name")
+print(f"without it the logit of the name that it looks at changes by {change:+.1f}")
+print(f"{wrong.sum()} names are now wrong, {(said == looked)[wrong].sum()} of them are that name")
 # END
 
 # %% tags=["source-hidden"] evidence="not-this-one" tried="held-out"
 # Checked in three other sets: it looks at the other name, and each newly wrong name is that one.
 SEEDS = (1, 2, 3)
 for seed in SEEDS:
-    _, other_ids, other_before = determined(tokenizer, kinds, 60, seed)
-    at = other_before["name"]  # (B, T)
-    look = capture(model, other_ids[:, :-1]).attention(1).weights[:, 2]  # (B, T, S)
-    name, target = other_ids.gather(1, look.argmax(-1))[at], other_ids[:, 1:][at]
-    with intervene(model, silence=[(1, 2)]), torch.no_grad():
-        logits = model(other_ids[:, :-1])[at]
-    wrong = logits.argmax(-1) != target
-    assert (name != target).float().mean() > 0.95 and wrong.float().mean() > 0.2
-    assert (logits.argmax(-1) == name)[wrong].float().mean() > 0.97
+    _, ids, before = determined(tokenizer, kinds, 60, seed)
+    at_names = before["name"]  # (B, T)
+    right_name = ids[:, 1:][at_names]  # (N)
+    looked, said = looked_at_most(1, 2), logits_without((1, 2)).argmax(-1)
+    wrong = said != right_name
+    assert (looked != right_name).float().mean() > 0.95 and wrong.float().mean() > 0.2
+    assert (said == looked)[wrong].float().mean() > 0.97
 
 # %% [markdown]
 # In these stories nobody speaks to himself, so in a sentence that begins with *Tom* the next name is the other one. The head knows this rule, and it says ***not this one***. [[not-this-one]] How? By section 3 it adds a part of its own to the sum. We compute how much this part alone changes the logit of the name that the head looks at, and do the same for every other head:
 
-# %% tags=["source-hidden"] deck="The others say this one, head 2 of layer 1 says not this one"
+# %% tags=["source-hidden"] deck="Five heads raise the name they look at, one lowers it"
 from tinylm_classroom import added_to_names
 
 SEEDS = (7, 8, 9)
@@ -698,7 +703,7 @@ figures.pushes(added)
 # %% tags=["source-hidden"] evidence="others-say-this-one" tried="held-out"
 # Checked in all three sets: one head lowers the name that it looks at, the others raise it.
 for which, (often, changes) in added.items():
-    if often > 0.4:
+    if often > 0.5:
         assert max(changes) < -2 if which == (1, 2) else min(changes) > 1
 
 # %% [markdown]

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from tinylm_lib import storyworld
-from tinylm_lib.attention import Attention, causal_mask
+from tinylm_lib.attention import Attention, attend, causal_mask
 from tinylm_lib.interventions import intervene
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.storyworld.stories import Story
@@ -59,7 +59,7 @@ def mean_weights(attention: Attention, x: Tensor) -> Tensor:
 
 
 class Determined(NamedTuple):
-    """Stories as ids (B, T + 1), and for each kind of determined word where it comes next (B, T)."""
+    """Stories, their ids (B, T + 1), and where a determined word comes next (B, T), by kind."""
 
     stories: list[Story]
     ids: Tensor
@@ -136,3 +136,30 @@ def added_to_names(
             often = marked.sum().item() / before.sum().item()
             found[layer, head] = (often, added[marked].mean().item())
     return found
+
+
+def reshaped(
+    x: Tensor, weights: Sequence[Tensor], n_heads: int, in_split: bool, in_merge: bool
+) -> tuple[float, float]:
+    """What a layer does that only reshapes in the split, or in the merge, without a transpose: how
+    far a change of the last word moves earlier results, and a change of the first word the last
+    result.
+
+    x (B, T, C). weights: those of q, k and v, (C, C) each.
+    """
+
+    def run(x: Tensor) -> Tensor:
+        cut = []
+        for weight in weights:
+            features = (x @ weight.T).unflatten(-1, (n_heads, -1))  # (B, T, H, D)
+            moved = features.transpose(1, 2)  # (B, H, T, D)
+            cut.append(features.reshape(moved.shape) if in_split else moved)
+        found = attend(*cut, causal=True)  # (B, H, T, D)
+        return (found if in_merge else found.transpose(1, 2)).reshape(x.shape)
+
+    moves = []
+    for changed, results in ((-1, slice(0, -1)), (0, slice(-1, None))):
+        other = x.clone()
+        other[:, changed] += 1
+        moves.append((run(other) - run(x))[:, results].abs().max().item())
+    return moves[0], moves[1]

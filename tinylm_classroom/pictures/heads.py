@@ -24,14 +24,14 @@ LEAST = 0.4  # of the weight that a thread needs
 SMALL = 0.05  # a number below it is not written
 TYPE = 20
 LN_2 = 0.693
+PART = r"times its $\mathbf{W_O}$"
 
 
-def threads(
-    model: Any, tokenizer: Any, story: Story, kinds: Sequence[str], *, layer: int, title: str
-) -> None:
+def threads(model: Any, tokenizer: Any, story: Story, kinds: Sequence[str], *, layer: int) -> None:
     """Shows a story with a thread to each word of these kinds from an earlier one that determines
     it, in the colour of the head that looks there, just before it, with a weight above 0.4.
     """
+    title = "Each head looks for other words"
     said = words(story.text)
     ids = torch.tensor([tokenizer.encode("\n" + story.text)])  # (B, T)
     weights = capture(model, ids).attention(layer).weights[0]  # (H, T, S)
@@ -42,17 +42,19 @@ def threads(
                 if weight > LEAST:
                     found.append((head, source, target, weight))
     at = places(said)
-    with drawing(11.4, 5.2, axes_grid=False) as figure:
+    with drawing(11.4, 6.2, axes_grid=False) as figure:
         ax = figure.subplots()
         grounds = {target: SERIES[head] for head, _, target, _ in found}
         sources = {source for _, source, *_ in found}
         for i, each in enumerate(said):
             draw_word(ax, each.strip(), at[i], grounds.get(i), i in sources)
         for head, source, target, weight in found:
-            aside = 0.7 * (head - 1.5)
-            ends = [(at[i][0] + len(said[i].strip()) / 2, at[i][1]) for i in (source, target)]
-            (x1, y1), (x2, y2) = ends
-            draw_thread(ax, (x1 + aside, y1), (x2 + aside, y2), weight, SERIES[head])
+            aside = 0.5 * (head - 1.5)
+            ends = []
+            for i in (source, target):
+                column, line = at[i]
+                ends.append((column + len(said[i].strip()) / 2 + aside, line))
+            draw_thread(ax, *ends, weight, SERIES[head])
         for head in sorted({head for head, *_ in found}):
             style = {"color": SERIES[head], "linestyle": "-", "linewidth": 6}
             ax.plot([], [], label=f"head {head}", **style)
@@ -83,7 +85,7 @@ def trained(one: Tensor, two: Tensor, losses: Mapping[str, Sequence[float]]) -> 
     each run, a dot for each seed.
     """
     title = "One head mixes two words, two heads share the work"
-    with drawing(11.4, 5.0, axes_grid=False) as figure:
+    with drawing(11.4, 4.6, axes_grid=False) as figure:
         *maps, dots = figure.subplots(1, 4, width_ratios=(1, 1, 1, 0.95))
         names = ("one head", "two: head 0", "two: head 1")
         for ax, weights, name in zip(maps, torch.cat((one, two)), names, strict=True):
@@ -97,8 +99,8 @@ def trained(one: Tensor, two: Tensor, losses: Mapping[str, Sequence[float]]) -> 
                     where = {"ha": "right", "size": 18, "color": INK, "weight": "bold"}
                     ax.text(9.3, 0.4 + 1.2 * (back - 1), text, va="center", **where)
             unframed(ax)
-        maps[0].set_ylabel("asks", size=TYPE)
-        for place, (name, found) in enumerate(losses.items()):
+        maps[0].set_ylabel("position", size=TYPE)
+        for place, found in enumerate(losses.values()):
             at = [place + 0.09 * (i - (len(found) - 1) / 2) for i in range(len(found))]
             dots.plot(at, found, "o", color=SERIES[place], markersize=12, linestyle="none")
         dots.axhline(LN_2, color=QUIET, lw=1.8, linestyle=":")
@@ -126,10 +128,15 @@ def flow(maps: Tensor) -> None:
     """Shows the way of the features through a layer, from the split to the sum of what each head
     adds, with the attention maps (H, T, S) of a model.
     """
-    title = "Split, attend, project: each head adds a layer of its own"
-    names = ["q, k, v", "split", "weights", "results", "its part of $W_O$", "the sum"]
-    shapes = ["(B, T, C)", "(B, H, T, D)", "(B, H, T, S)", "(B, H, T, D)", "(B, T, C) each", "(B, T, C)"]
-    middles = (3.9, 14.2, 23.6, 33.2, 42.4, 53)
+    title = "Split, attend, project: each head adds its own part"
+    steps = {
+        "q, k, v": (3.9, "(B, T, C)"),
+        "split": (14.0, "(B, H, T, D)"),
+        "weights": (23.6, "(B, H, T, S)"),
+        "results": (33.2, "(B, H, T, D)"),
+        PART: (42.4, "(B, T, C) each"),
+        "the sum": (53.0, "(B, T, C)"),
+    }
     with axes(title, "steps", "heads", (11.4, 5.9)) as (figure, ax):
         for head, (weights, color) in enumerate(zip(maps, SERIES, strict=False)):
             floor = 15.6 - 5.4 * head
@@ -146,11 +153,11 @@ def flow(maps: Tensor) -> None:
             ax.text(33.2, floor + 2.3, str(head), ha="center", va="center", size=18, color="white")
             _sheet(ax, 50, 6.6 + 1.3 * head, 6, 1.3, color)
             if head:
-                ax.text(48.6, 6.6 + 1.3 * head, "+", ha="center", va="center", size=TYPE)
-        for x in (10.6, 19.0, 29.4, 36.8, 47.2):
+                ax.text(49.1, 6.6 + 1.3 * head, "+", ha="center", va="center", size=TYPE)
+        for x in (10.6, 18.6, 29.4, 36.6, 46.6):
             style = {"arrowstyle": "-|>", "fc": INK, "ec": INK, "lw": 2}
             ax.annotate("", (x + 1.1, 9.4), (x - 1.1, 9.4), arrowprops=style)
-        for x, name, shape in zip(middles, names, shapes, strict=True):
+        for name, (x, shape) in steps.items():
             ax.text(x, 22.2, name, ha="center", va="center", size=18, weight="bold")
             ax.text(x, -3.4, shape, ha="center", va="center", size=18)
         ax.set(xlim=(-1, 58), ylim=(-4.6, 23.4), aspect="auto")
@@ -160,13 +167,16 @@ def flow(maps: Tensor) -> None:
         figure,
         alt=(
             "Queries, keys and values are cut into a colour for each head. Each colour has its own "
-            "attention map and result, and makes of it a layer of the output. The layers are added."
+            "attention map and result, and makes of it a part of the output. The parts are added."
         ),
         caption=(
             "A colour is a head; the maps are those of the shipped model. Until the sum at the "
             "right no head depends on another."
         ),
-        table={"step": [name.replace("$", "") for name in names], "shape": shapes},
+        table={
+            "step": [name.replace(PART, "times its part of W_O") for name in steps],
+            "shape": [shape for _, shape in steps.values()],
+        },
     )
 
 
@@ -222,12 +232,7 @@ def maps(
         both = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, (name, panel) in zip(both, panels.items(), strict=True):
             shares = torch.stack([each.flatten() for each in panel.values()], -1)  # (L * H, kinds)
-            ax.imshow(shares, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
-            for (i, j), value in zip(torch.cartesian_prod(*map(torch.arange, shares.shape)).tolist(), shares.flatten().tolist(), strict=True):
-                if value >= SMALL:
-                    color = ink_on(HEAT(min(value, 1.0)))
-                    where = {"ha": "center", "va": "center", "size": 17, "color": color}
-                    ax.text(j, i, fixed(value, 2), **where)
+            _large_numbers(ax, shares)
             for kind, layer, head in marked:
                 corner = (list(panel).index(kind) - 0.5, 4 * layer + head - 0.5)
                 ax.add_patch(Rectangle(corner, 1, 1, fill=False, ec=SERIES[1], lw=4, zorder=5))
@@ -258,12 +263,22 @@ def maps(
     )
 
 
+def _large_numbers(ax: Axes, shares: Tensor) -> None:
+    """Cells from 0 to 1, with their numbers from 0.05 on."""
+    ax.imshow(shares, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+    for i, row in enumerate(shares.tolist()):
+        for j, value in enumerate(row):
+            if value >= SMALL:
+                where = {"ha": "center", "va": "center", "size": 17}
+                ax.text(j, i, fixed(value, 2), color=ink_on(HEAT(min(value, 1.0))), **where)
+
+
 def pushes(found: Mapping[tuple[int, int], tuple[float, Sequence[float]]]) -> None:
     """Shows for each head by how much it raises the logit of the name that it looks at: (layer,
     head): (how often it looks at a name, one mean for each set of stories).
     """
-    title = "The others say this one, head 2 of layer 1 says not this one"
-    shown = {at: means for at, (often, means) in found.items() if often > LEAST}
+    title = "Five heads raise the name they look at, one lowers it"
+    shown = {at: means for at, (often, means) in found.items() if often > 0.5}
     labels = [f"layer {layer}, head {head}" for layer, head in shown]
     with axes(title, "added to the logit of the name that it looks at", " ", (11.0, 5.0)) as (
         figure,
@@ -282,7 +297,7 @@ def pushes(found: Mapping[tuple[int, int], tuple[float, Sequence[float]]]) -> No
         ax.set(xlim=(-4.8, 3.8), ylim=(len(shown) - 0.5, -0.5), xticks=[-4, -2, 0, 2])
         set_type(ax, 19)
         ax.tick_params(axis="y", length=0)
-        ax.title.set_size(22)
+        ax.set_title(title, x=-0.28, size=22)
         ax.grid(visible=False)
     means = [sum(each) / len(each) for each in shown.values()]
     told = ", ".join(f"{name} {mean:+.1f}" for name, mean in zip(labels, means, strict=True))
@@ -290,7 +305,7 @@ def pushes(found: Mapping[tuple[int, int], tuple[float, Sequence[float]]]) -> No
         figure,
         alt=f"{title}. Added to the logit: {told}.",
         caption=(
-            "All heads that look at a name more than 0.4 of the time. A black dot is a set of "
+            "All heads that look at a name in more than half of the cases. A black dot is a set of "
             "stories, a bar is their mean."
         ),
         table={"head": labels, "added": means},

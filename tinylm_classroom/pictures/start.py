@@ -45,9 +45,7 @@ def threads(
         for i, each in enumerate(said):
             draw_word(ax, each.strip(), at[i], grounds.get(i), i in sources)
         for source, target, kind, lost in shown:
-            ends = [
-                (at[i][0] + len(said[i].strip()) / 2, at[i][1]) for i in (source, target)
-            ]
+            ends = [(at[i][0] + len(said[i].strip()) / 2, at[i][1]) for i in (source, target)]
             draw_thread(ax, *ends, lost, _THREAD_COLORS[kind])
         for kind in kinds:
             ax.plot([], [], color=_THREAD_COLORS[kind], linestyle="-", linewidth=6, label=kind)
