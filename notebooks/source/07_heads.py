@@ -27,7 +27,7 @@
 
 # %% [markdown]
 # ## 1. One query, one average
-# Some words of this story are determined by earlier words. For each place and each thing, a thread leads from such an earlier word, at which a head of the shipped model looks just before it says the word.
+# Some words of this story are determined by earlier words. For the places and the things among them, a line leads back to the earlier word that a head of the shipped model looks at just before it.
 
 # %%
 import torch
@@ -359,17 +359,14 @@ trace(in_steps, x, sizes={"B": B, "T": T, "C": C, "H": H, "D": D, "S": T})
 
 # %% tags=["source-hidden"] rows=["S0-33", "S0-34", "S1-21", "S1-22", "S1-23", "S2-4"]
 # Checked: loop, steps and the library's layer are equal; so is the rotation of each head.
-projections = (layer.q_proj, layer.k_proj, layer.v_proj, layer.o_proj)
-for projection, w in zip(projections, (w_q, w_k, w_v, w_o), strict=True):
-    projection.weight.data.copy_(w)
+for projection, w in zip("qkvo", (w_q, w_k, w_v, w_o), strict=True):
+    layer.get_submodule(f"{projection}_proj").weight.data.copy_(w)
 at = torch.arange(T)  # (T)
-torch.testing.assert_close(layer(x, at), merged @ w_o.T)
-torch.testing.assert_close(in_steps(x), layer(x, at))
+assert layer(x, at).allclose(merged @ w_o.T, atol=1e-5) and in_steps(x).allclose(layer(x, at), atol=1e-5)
 rotating = Attention(ModelConfig(d_model=C, n_heads=H, position="rotary"))
 rotating.load_state_dict(layer.state_dict())
-per_head = layer.split(q)  # (B, H, T, D)
-alone = rotating.rotation(per_head[:, 1:2], at)
-torch.testing.assert_close(rotating.rotation(per_head, at)[:, 1:2], alone)
+heads = layer.split(q)  # (B, H, T, D)
+assert rotating.rotation(heads, at)[:, 1:2].equal(rotating.rotation(heads[:, 1:2], at))
 assert torch.allclose(rotating(x, 0 * at), layer(x, at)) and not torch.allclose(rotating(x, at), layer(x, at))
 dropping = Attention(ModelConfig(d_model=C, n_heads=H, attention_dropout=0.5))
 assert not torch.equal(dropping(x, at), dropping(x, at)) and torch.equal(dropping.eval()(x, at), dropping(x, at))
@@ -395,7 +392,7 @@ for seed in SEEDS:
     text = torch.randn(B, T, C, generator=torch.Generator().manual_seed(seed))  # (B, T, C)
     for way in ((False, False), (False, True), (True, False), (True, True)):
         leaks, arrives = reshaped(text, (w_q, w_k, w_v), H, *way)
-        assert (leaks > 0.01) == (way[0] != way[1]) and (arrives == 0) <= all(way) and (arrives > 0) <= (not all(way))
+        assert (leaks > 0.01) == (way[0] != way[1]) and (not all(way) or arrives == 0)
 assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))  # with one head
 
 # %% [markdown]
@@ -419,7 +416,7 @@ assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))
 
 # %% [markdown]
 # ## 4. Fewer keys and values than queries
-# A model that writes keeps the keys and values of all earlier words, in every layer (the **KV cache**, lesson 13). For long texts it is large. A query is used once and not kept. So nearly all models of today have fewer key-value heads, $G$, than query heads: **grouped-query attention**, GQA ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)).
+# A model that writes keeps the keys and values of all earlier words, in every layer (the **KV cache**, lesson 13). For long texts it is large. A query is used once and not kept. So most large models of today have fewer key-value heads, $G$, than query heads: **grouped-query attention**, GQA ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)).
 
 # %% tags=["source-hidden"] deck="Grouped queries share keys and values"
 figures.groups(8, (8, 2, 1))
@@ -441,14 +438,9 @@ torch.testing.assert_close(attend(many, keys, values, causal=True), repeated)
 
 # %% tags=["source-hidden"] deck="8 key-value heads instead of 32: what does not become smaller?"
 few, full = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
-compared = {
-    "the KV cache": [kv_cache_bytes(size, 1, 8192) for size in (few, full)],
-    "the weights of k_proj and v_proj": [count_parameters(size).attention for size in (few, full)],
-    "the number of scores": [size.n_heads for size in (few, full)],
-}
 predict(
     "Llama 3 8B has 32 query heads, but 8 key-value heads instead of 32. What does not become smaller?",
-    key=lambda: next(name for name, (small, large) in compared.items() if small == large),
+    key=lambda: "the number of scores" if few.n_heads == full.n_heads else "the KV cache",
     choices={
         "the KV cache": "It holds keys and values, and there are only a quarter as many.",
         "the weights of k_proj and v_proj": "They make fewer features, so they have fewer rows.",
@@ -461,23 +453,18 @@ predict(
 for name in (("gpt2", "small"), ("gpt2", "xl"), ("llama", "2-7b"), ("llama", "3-8b")):
     size = preset(*name)
     # ESSENTIAL
-    sizes = f"C {size.d_model:4}  H {size.n_heads:2}  D {size.d_head:3}  G {size.n_kv_heads:2}"
+    sizes = f"C {size.d_model:4}  H {size.n_heads}  D {size.d_head:3}  G {size.n_kv_heads}"
     cache = kv_cache_bytes(size, batch_size=1, length=8192, bytes_per_element=2)
     print(f"{'-'.join(name):<11} {sizes}  {cache / 1e9:.1f} GB")
     # END
 
 # %% tags=["source-hidden"] evidence="smaller-cache" tried="exact"
 # Checked: the cache shrinks by four, the scores do not, and parameters do not depend on H.
-assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192) and full.n_heads == few.n_heads
+assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192)
+assert full.n_heads == few.n_heads and count_parameters(full).attention > count_parameters(few).attention
 for n_heads in (1, 4, 16):
     wide = Attention(ModelConfig(d_model=512, n_heads=n_heads))
     assert sum(p.numel() for p in wide.parameters()) == 4 * 512 * 512
-refused = False
-try:
-    ModelConfig(d_model=512, n_heads=7)
-except ValueError:
-    refused = True
-assert refused
 
 # %% [markdown]
 # The last column is the cache for 8192 tokens. Fewer key-value heads make it smaller, while every query head keeps its own scores. [[smaller-cache]] [[groups-written-out]] Ainslie et al. report nearly the quality of full heads. In such models $D$ is usually 64 or 128. $H$ must divide $C$, otherwise `ModelConfig` raises an error.
@@ -531,10 +518,10 @@ def right_without(*heads):
 
 
 # %% tags=["source-hidden"] deck="Without the head for names, how many names are right?"
-names_left = right_without((2, 1))["name"]
+left = right_without((2, 1))["name"]
 predict(
     "With all heads every name is right. We remove head 1 of layer 2, which finds most names. How many are still right?",
-    key=lambda: "nearly all" if names_left > 0.9 else "about half" if names_left > 0.3 else "about one in ten",
+    key=lambda: "nearly all" if left > 0.9 else "about half" if left > 0.3 else "about one in ten",
     choices={
         "about one in ten": "That would be so if the other heads had nothing to say about names.",
         "about half": "The map shows other heads that look at names, too. How many names need this one?",
@@ -543,7 +530,7 @@ predict(
     because="A look suggests what a head does, but the model may not depend on it: here the other heads are enough.",
 )
 
-# %% deck="One of two heads for names is enough, and without both a third is lost"
+# %% deck="Without the head for names, nearly all names are right"
 heads = [(2, 1)]  # try [(1, 1)] and [(1, 1), (2, 1)]
 print(f"names right without {heads}: {right_without(*heads)['name']:.0%}")
 
@@ -551,6 +538,7 @@ print(f"names right without {heads}: {right_without(*heads)['name']:.0%}")
 # Two heads that look at names replace each other: without either one nearly all names are right, without both far fewer. [[heads-removed]] In GPT-2 small there are such **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)), too. Now we remove each of the twelve heads, one at a time:
 
 # %%
+marked = [("name", 2, 1), ("name", 1, 2), ("object", 1, 0), ("place", 2, 2)]
 whole = right_without()
 lost = {kind: torch.zeros(3, 4) for kind in kinds}
 for layer in range(3):
@@ -558,30 +546,26 @@ for layer in range(3):
         for kind, right in right_without((layer, head)).items():
             lost[kind][layer, head] = whole[kind] - right
 
-# %% tags=["source-hidden"] rows=["S3-5"] deck="Where a head looks and what breaks without it disagree"
-marked = [("name", 2, 1), ("name", 1, 2), ("object", 1, 0), ("place", 2, 2)]
+# %% tags=["source-hidden"] rows=["S3-5"] deck="Look and use often disagree"
 figures.maps({"Where the head looks": looked_at, "What is lost without it": lost}, marked)
 
 # %% tags=["source-hidden"] evidence="heads-removed" tried="held-out"
-# Checked in three other sets of 60 stories: the framed cells, and two heads for names.
+# Checked in three other sets of stories: the framed cells, and two heads for names.
 SEEDS = (1, 2, 3)
 for seed in SEEDS:
-    stories, ids, before = determined(tokenizer, kinds, 60, seed)
+    stories, ids, before = determined(tokenizer, kinds, 40, seed)
     look = heads_that_find(model, tokenizer, stories)
     for (kind, depth, head), looks, needed in zip(marked, (1, 0, 0, 1), (0, 1, 1, 1), strict=True):
-        right = right_without((depth, head))[kind]
-        assert look[kind][depth, head] > 0.5 if looks else look[kind][depth, head] < 0.1
-        assert right < 0.8 if needed else right > 0.95
-    assert right_without((1, 1))["name"] > 0.9 > 0.8 > right_without((1, 1), (2, 1))["name"]
+        share, right = look[kind][depth, head], right_without((depth, head))[kind]
+        assert (share > 0.5 if looks else share < 0.1) and (right < 0.8 if needed else right > 0.95)
+    assert right_without((1, 1))["name"] > 0.88 > 0.8 > right_without((1, 1), (2, 1))["name"]
 
 # %% tags=["source-hidden"] evidence="mean-removed" tried="held-out"
 # Checked: in all 72 cells the average of a head instead of 0 gives the same, within a tenth.
 from tinylm_classroom import largest_difference_of_ablations
 
-SEED = 4
-_, other_ids, other_before = determined(tokenizer, kinds, 60, SEED)
-assert largest_difference_of_ablations(model, other_ids, other_before) < 0.1
-stories, ids, before = determined(tokenizer, kinds, 60, 7)
+assert largest_difference_of_ablations(model, ids, before) < 0.1
+stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 
 # %% [markdown]
 # - **It looks, and is hardly needed**: head 1 of layer 2, for names.
@@ -613,6 +597,8 @@ stories, ids, before = determined(tokenizer, kinds, 60, 7)
 # > One sunny morning, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. Tom said to \_\_\_
 
 # %%
+from tinylm_classroom import added_to_names, what_if
+
 at_names = before["name"]  # (B, T)
 right_name = ids[:, 1:][at_names]  # (N)
 
@@ -645,8 +631,6 @@ print(f"before {len(seen)} names, {is_other.sum()} times at the other name")
 # Why look at the wrong name? **Your task:** silence head 2 of layer 1. To whom does Tom speak now? Then exchange the *Tom* who speaks for *Yuki*, with the head and without it.
 
 # %% tags=["source-hidden"] deck="Task: silence head 2 of layer 1. To whom does Tom speak now?"
-from tinylm_classroom import what_if
-
 met = "\nOne sunny morning, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. Tom said to"
 what_if(model, tokenizer, met)
 
@@ -669,7 +653,8 @@ said = without_it.argmax(-1)  # (N)
 wrong = said != right_name  # (N)
 # ESSENTIAL
 print(f"without it the logit of the name that it looks at changes by {change:+.1f}")
-print(f"{wrong.sum()} names are now wrong, {(said == looked)[wrong].sum()} of them are that name")
+same = (said == looked)[wrong].sum()
+print(f"{wrong.sum()} names are now wrong, {same} of them are that name")
 # END
 
 # %% tags=["source-hidden"] evidence="not-this-one" tried="held-out"
@@ -685,19 +670,11 @@ for seed in SEEDS:
     assert (said == looked)[wrong].float().mean() > 0.97
 
 # %% [markdown]
-# In these stories nobody speaks to himself, so in a sentence that begins with *Tom* the next name is the other one. The head knows this rule, and it says ***not this one***. [[not-this-one]] How? By section 3 it adds a part of its own to the sum. We compute how much this part alone changes the logit of the name that the head looks at, and do the same for every other head:
+# In these stories nobody speaks to himself, so in a sentence that begins with *Tom* the next name is the other one. That is what this head contributes: ***not this one***. [[not-this-one]] How? By section 3 it adds a part of its own to the sum. We compute how much this part alone changes the logit of the name that the head looks at, and do the same for the other heads:
 
 # %% tags=["source-hidden"] deck="Five heads raise the name they look at, one lowers it"
-from tinylm_classroom import added_to_names
-
 SEEDS = (7, 8, 9)
-sets = []
-for seed in SEEDS:
-    _, other_ids, other_before = determined(tokenizer, ["name"], 60, seed)
-    sets.append(added_to_names(model, tokenizer, other_ids, other_before["name"]))
-added = {}
-for which, (often, _) in sets[0].items():
-    added[which] = (often, [each[which][1] for each in sets])
+added = added_to_names(model, tokenizer, SEEDS)
 figures.pushes(added)
 
 # %% tags=["source-hidden"] evidence="others-say-this-one" tried="held-out"
@@ -707,7 +684,7 @@ for which, (often, changes) in added.items():
         assert max(changes) < -2 if which == (1, 2) else min(changes) > 1
 
 # %% [markdown]
-# The other heads raise the name that they look at, so several of them together make up for a missing one. Head 2 of layer 1 lowers it, and no other head does that, so nothing replaces it. [[others-say-this-one]] Such heads were found in GPT-2 small, too, where this is called **copy suppression** ([McDougall et al. 2023](https://arxiv.org/abs/2310.04625)).
+# Five heads raise the name that they look at. One lowers it, and none of the others does its work. [[others-say-this-one]] (This direct part is about half of what the head does. The rest comes from what later layers make of it.) Such a head was found in GPT-2 small, too; there it is called **copy suppression** ([McDougall et al. 2023](https://arxiv.org/abs/2310.04625)).
 
 # %% [markdown] tags=["note"]
 # **Say.** A head is a look back with its own queries, keys and values. Several heads are several averages, and the output projection adds them up. What one of them is for you find out by taking it away, and by looking at what comes instead.

@@ -111,31 +111,49 @@ def largest_difference_of_ablations(
 
 
 def added_to_names(
-    model: TransformerLM, tokenizer: Any, ids: Tensor, before: Tensor
-) -> dict[tuple[int, int], tuple[float, float]]:
-    """For each head (layer, head), at the marked words (B, T): how often it looks most at a name,
-    and then by how much its part of the sum raises the logit of this name, directly.
+    model: TransformerLM, tokenizer: Any, seeds: Sequence[int], n: int = 60
+) -> dict[tuple[int, int], tuple[float, list[float]]]:
+    """For each head (layer, head), just before the names of stories: how often it looks most at a
+    name, and then by how much its part of the sum raises the logit of this name, directly, the mean
+    of each set of stories.
 
     Directly: the part is taken out of the stream after the last block, so no later layer sees it.
     """
+    heads = [(i, j) for i in range(model.config.n_layers) for j in range(model.config.n_heads)]
+    often: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
+    means: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
+    for seed in seeds:
+        _, ids, before = determined(tokenizer, ["name"], n, seed)
+        caught = capture(model, ids[:, :-1])
+        for head in heads:
+            added = _added(model, caught, tokenizer, ids, before["name"], *head)
+            often[head].append(len(added) / before["name"].sum().item())
+            means[head].append(added.mean().item())
+    return {head: (min(often[head]), means[head]) for head in heads}
+
+
+@torch.no_grad()
+def _added(
+    model: TransformerLM,
+    caught: Any,
+    tokenizer: Any,
+    ids: Tensor,
+    at: Tensor,
+    layer: int,
+    head: int,
+) -> Tensor:
+    """What a head adds to the logit of the name that it looks at most, at those of the marked words
+    (B, T) where it does.
+    """
     names = torch.tensor([tokenizer.encode(f" {name}")[0] for name in storyworld.CLASSES["name"]])
-    caught = capture(model, ids[:, :-1])
-    stream = caught.inputs["final_norm"]
-    found = {}
-    for layer, block in enumerate(model.blocks):
-        mixed = caught.inputs[f"blocks.{layer}.attention.o_proj"]  # (B, T, C)
-        mixtures = mixed.chunk(model.config.n_heads, -1)
-        maps = block.attention.o_proj.weight.detach().chunk(model.config.n_heads, -1)
-        looks = caught.attention(layer).weights
-        for head, (mixture, weight) in enumerate(zip(mixtures, maps, strict=True)):
-            seen = ids.gather(1, looks[:, head].argmax(-1))  # (B, T)
-            marked = before & torch.isin(seen, names)
-            with torch.no_grad():
-                without = model.lm_head(model.final_norm(stream - mixture @ weight.T))
-            added = (caught.logits - without).gather(-1, seen[..., None])[..., 0]  # (B, T)
-            often = marked.sum().item() / before.sum().item()
-            found[layer, head] = (often, added[marked].mean().item())
-    return found
+    looks = caught.attention(layer).weights[:, head]  # (B, T, S)
+    seen = ids.gather(1, looks.argmax(-1))  # (B, T)
+    n_heads = model.config.n_heads
+    mixture = caught.inputs[f"blocks.{layer}.attention.o_proj"].chunk(n_heads, -1)[head]
+    weight = model.blocks[layer].attention.o_proj.weight.chunk(n_heads, -1)[head]  # (C, D)
+    stream = caught.inputs["final_norm"] - mixture @ weight.T  # (B, T, C)
+    added = caught.logits - model.lm_head(model.final_norm(stream))  # (B, T, V)
+    return added.gather(-1, seen[..., None])[..., 0][at & torch.isin(seen, names)]
 
 
 def reshaped(

@@ -227,7 +227,7 @@ def maps(
     {kind: (L, H)}, with a frame around the marked cells (kind, layer, head).
     """
     last = list(panels)[-1]
-    title = "Look and use disagree" if len(panels) > 1 else "Each head looks for other words"
+    title = "Look and use often disagree" if len(panels) > 1 else "Each head looks for other words"
     with drawing(11.4, 6.6, axes_grid=False) as figure:
         both = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, (name, panel) in zip(both, panels.items(), strict=True):
