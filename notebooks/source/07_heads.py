@@ -32,7 +32,7 @@
 # %%
 import torch
 
-from tinylm_classroom import capture, heads_figures as figures, predict
+from tinylm_classroom import heads_figures as figures, predict
 from tinylm_lib import storyworld
 from tinylm_lib.pretrained import load_pretrained
 
@@ -208,7 +208,7 @@ print("view:", counted.view(1, 2, 3, 2)[0, 0].tolist())
 # Cut the features of each position into `n_heads` blocks of neighbours, and give the heads an axis of their own, in front of the positions.
 
 # %%
-from tinylm_classroom import check, hint, keep
+from tinylm_classroom import capture, check, hint, keep
 
 
 # %% tags=["exercise"] name="split_heads" minutes=8 difficulty=2 deck="Your turn: split"
@@ -393,7 +393,6 @@ for seed in SEEDS:
     for way in ((False, False), (False, True), (True, False), (True, True)):
         leaks, arrives = reshaped(text, (w_q, w_k, w_v), H, *way)
         assert (leaks > 0.01) == (way[0] != way[1]) and (not all(way) or arrives == 0)
-assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))  # with one head
 
 # %% [markdown]
 # In only one step, split or merge, the reshape leaks the future. In **both** it leaks nothing and has all the right shapes, but each "head" is a short stretch of the text, and no word looks back beyond it. [[reshape-breaks]] With one head it is even correct. So **test with several heads, and with all sizes different**.
@@ -428,6 +427,7 @@ figures.groups(8, (8, 2, 1))
 from tinylm_lib import preset
 from tinylm_lib.cost import count_parameters, kv_cache_bytes
 
+few, full = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
 G = 2
 many = torch.randn(B, 8, T, D)  # (B, 8, T, D)
 keys, values = torch.randn(2, B, G, T, D)  # (B, G, T, D) each
@@ -437,7 +437,6 @@ repeated = attend(many, keys[:, uses], values[:, uses], causal=True)  # (B, 8, T
 torch.testing.assert_close(attend(many, keys, values, causal=True), repeated)
 
 # %% tags=["source-hidden"] deck="8 key-value heads instead of 32: what does not become smaller?"
-few, full = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
 predict(
     "Llama 3 8B has 32 query heads, but 8 key-value heads instead of 32. What does not become smaller?",
     key=lambda: "the number of scores" if few.n_heads == full.n_heads else "the KV cache",
@@ -451,10 +450,10 @@ predict(
 
 # %% rows=["S3-4"] deck="A quarter of the keys and values is a quarter of the cache"
 for name in (("gpt2", "small"), ("gpt2", "xl"), ("llama", "2-7b"), ("llama", "3-8b")):
-    size = preset(*name)
+    c = preset(*name)
     # ESSENTIAL
-    sizes = f"C {size.d_model:4}  H {size.n_heads}  D {size.d_head:3}  G {size.n_kv_heads}"
-    cache = kv_cache_bytes(size, batch_size=1, length=8192, bytes_per_element=2)
+    sizes = f"C {c.d_model:4}  H {c.n_heads}  D {c.d_head:3}  G {c.n_kv_heads:2}"
+    cache = kv_cache_bytes(c, batch_size=1, length=8192, bytes_per_element=2)
     print(f"{'-'.join(name):<11} {sizes}  {cache / 1e9:.1f} GB")
     # END
 
@@ -462,9 +461,8 @@ for name in (("gpt2", "small"), ("gpt2", "xl"), ("llama", "2-7b"), ("llama", "3-
 # Checked: the cache shrinks by four, the scores do not, and parameters do not depend on H.
 assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192)
 assert full.n_heads == few.n_heads and count_parameters(full).attention > count_parameters(few).attention
-for n_heads in (1, 4, 16):
-    wide = Attention(ModelConfig(d_model=512, n_heads=n_heads))
-    assert sum(p.numel() for p in wide.parameters()) == 4 * 512 * 512
+wide = {count_parameters(ModelConfig(d_model=512, n_heads=n, n_layers=1)).attention for n in (1, 4, 16)}
+assert wide == {4 * 512 * 512}
 
 # %% [markdown]
 # The last column is the cache for 8192 tokens. Fewer key-value heads make it smaller, while every query head keeps its own scores. [[smaller-cache]] [[groups-written-out]] Ainslie et al. report nearly the quality of full heads. In such models $D$ is usually 64 or 128. $H$ must divide $C$, otherwise `ModelConfig` raises an error.
@@ -679,9 +677,8 @@ figures.pushes(added)
 
 # %% tags=["source-hidden"] evidence="others-say-this-one" tried="held-out"
 # Checked in all three sets: one head lowers the name that it looks at, the others raise it.
-for which, (often, changes) in added.items():
-    if often > 0.5:
-        assert max(changes) < -2 if which == (1, 2) else min(changes) > 1
+for head, changes in ((head, changes) for head, (often, changes) in added.items() if often > 0.5):
+    assert max(changes) < -2 if head == (1, 2) else min(changes) > 1
 
 # %% [markdown]
 # Five heads raise the name that they look at. One lowers it, and none of the others does its work. [[others-say-this-one]] (This direct part is about half of what the head does. The rest comes from what later layers make of it.) Such a head was found in GPT-2 small, too; there it is called **copy suppression** ([McDougall et al. 2023](https://arxiv.org/abs/2310.04625)).
