@@ -461,8 +461,7 @@ for name in (("gpt2", "small"), ("gpt2", "xl"), ("llama", "2-7b"), ("llama", "3-
 # Checked: the cache shrinks by four, the scores do not, and parameters do not depend on H.
 assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192)
 assert full.n_heads == few.n_heads and count_parameters(full).attention > count_parameters(few).attention
-wide = {count_parameters(ModelConfig(d_model=512, n_heads=n, n_layers=1)).attention for n in (1, 4, 16)}
-assert wide == {4 * 512 * 512}
+assert {count_parameters(ModelConfig(d_model=512, n_heads=n)).attention for n in (1, 4, 16)} == {4 * 512 * 512}
 
 # %% [markdown]
 # The last column is the cache for 8192 tokens. Fewer key-value heads make it smaller, while every query head keeps its own scores. [[smaller-cache]] [[groups-written-out]] Ainslie et al. report nearly the quality of full heads. In such models $D$ is usually 64 or 128. $H$ must divide $C$, otherwise `ModelConfig` raises an error.
@@ -589,7 +588,7 @@ stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 # **Tried.** Twelve sets of 60 stories, 3,461 names: it looks most at the other name in 97 to 100 % of each set, with a mean weight of 0.69 to 0.75. Without it the logit of that name rises by 6.3 to 7.1, the right one's falls by 2.3 to 2.7, and of 1,062 newly wrong names 1,062 are the one that it looked at. In three sets all 265 of them are in sentences that already have the person; there the weight is 0.94, elsewhere 0.44. The direct part: in six sets -3.2 to -3.5 for the name it looks at, and +0.9 to +1.1 for the right one. Of all names it lowers most the one that it looks at in 97 to 99 %.
 
 # %% [markdown]
-# ## 6. The head that says *not this one*
+# ## 6. The head that says no
 # A riddle is left. Just before a name, head 2 of layer 1 hardly ever looks at the right one, and yet three names in ten are lost without it. In this text two people meet:
 #
 # > One sunny morning, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. Tom said to \_\_\_
@@ -659,7 +658,7 @@ print(f"{wrong.sum()} names are now wrong, {same} of them are that name")
 # Checked in three other sets: it looks at the other name, and each newly wrong name is that one.
 SEEDS = (1, 2, 3)
 for seed in SEEDS:
-    _, ids, before = determined(tokenizer, kinds, 60, seed)
+    _, ids, before = determined(tokenizer, kinds, 30, seed)
     at_names = before["name"]  # (B, T)
     right_name = ids[:, 1:][at_names]  # (N)
     looked, said = looked_at_most(1, 2), logits_without((1, 2)).argmax(-1)
@@ -668,7 +667,7 @@ for seed in SEEDS:
     assert (said == looked)[wrong].float().mean() > 0.97
 
 # %% [markdown]
-# In these stories nobody speaks to himself, so in a sentence that begins with *Tom* the next name is the other one. That is what this head contributes: ***not this one***. [[not-this-one]] How? By section 3 it adds a part of its own to the sum. We compute how much this part alone changes the logit of the name that the head looks at, and do the same for the other heads:
+# In these stories nobody speaks to themselves, so in a sentence that begins with *Tom* the next name is the other one. That is what this head contributes: ***not this one***. [[not-this-one]] How? By section 3 it adds a part of its own to the sum. We compute how much this part alone changes the logit of the name that the head looks at, and do the same for the other heads:
 
 # %% tags=["source-hidden"] deck="Five heads raise the name they look at, one lowers it"
 SEEDS = (7, 8, 9)
