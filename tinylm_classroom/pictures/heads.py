@@ -59,7 +59,8 @@ def threads(model: Any, tokenizer: Any, story: Story, kinds: Sequence[str], *, l
             style = {"color": SERIES[head], "linestyle": "-", "linewidth": 6}
             ax.plot([], [], label=f"head {head}", **style)
         where = {"loc": "outside lower center", "ncols": 4, "frameon": False}
-        figure.legend(fontsize=TYPE, handlelength=1.6, **where)
+        if found:
+            figure.legend(fontsize=TYPE, handlelength=1.6, **where)
         limits = {"xlim": (-0.8, LETTERS + 1), "ylim": (at[-1][1] + 0.7, -0.5)}
         ax.set(xticks=[], yticks=[], ylabel=" ", xlabel=" ", **limits)
         ax.set_title(title, size=24)
@@ -89,7 +90,7 @@ def trained(one: Tensor, two: Tensor, losses: Mapping[str, Sequence[float]]) -> 
         *maps, dots = figure.subplots(1, 4, width_ratios=(1, 1, 1, 0.95))
         names = ("one head", "two: head 0", "two: head 1")
         for ax, weights, name in zip(maps, torch.cat((one, two)), names, strict=True):
-            ax.imshow(weights[:10, :10], cmap=HEAT, vmin=0, vmax=1)
+            ax.imshow(weights[:10, :10].numpy(), cmap=HEAT, vmin=0, vmax=1)
             ax.set(xticks=[], yticks=[])
             ax.set_title(name, size=TYPE, loc="center", weight="normal")
             for back in (1, 2):
@@ -145,7 +146,7 @@ def flow(maps: Tensor) -> None:
                 _sheet(ax, left, 7.2 - 0.9 * sheet, 1.5, 5, color)
                 _sheet(ax, 12.6 + 0.8 * sheet, floor + 0.4 - 0.5 * sheet, 1.4, 3.8, color)
             extent = (20.9, 26.3, floor, floor + 4.6)
-            ax.imshow(weights, cmap=HEAT, vmin=0, vmax=0.8, extent=extent, zorder=3)
+            ax.imshow(weights.numpy(), cmap=HEAT, vmin=0, vmax=0.8, extent=extent, zorder=3)
             edge = {"fill": False, "ec": color, "lw": 3, "zorder": 4}
             ax.add_patch(Rectangle((20.9, floor), 5.4, 4.6, **edge))
             _sheet(ax, 32.5, floor + 0.2, 1.4, 4.2, color)
@@ -265,7 +266,7 @@ def maps(
 
 def _large_numbers(ax: Axes, shares: Tensor) -> None:
     """Cells from 0 to 1, with their numbers from 0.05 on."""
-    ax.imshow(shares, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+    ax.imshow(shares.numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
     for i, row in enumerate(shares.tolist()):
         for j, value in enumerate(row):
             if value >= SMALL:
