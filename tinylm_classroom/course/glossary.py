@@ -46,8 +46,8 @@ TERMS = {
         "offset, wavelength, layout, sliding window, position interpolation, YaRN, ALiBi"
     ),
     "07": (
-        "head, multi-head attention, output projection, ablation, zero ablation, "
-        "mean ablation, backup head, grouped-query attention, multi-query attention, rank"
+        "head, multi-head attention, output projection, grouped-query attention, ablation, "
+        "backup head, copy suppression"
     ),
     "08": (
         "feed-forward, unit, activation function, ReLU, SiLU, GELU, gate, SwiGLU, dead unit, "

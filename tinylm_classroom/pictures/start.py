@@ -5,18 +5,14 @@ impossible word, and a model that learns.
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, PathPatch
-from matplotlib.path import Path
 
 from tinylm_lib.storyworld import words
 
 from ..display.figures import axes, display, drawing, unframed
 from ..display.theme import INK, QUIET, SERIES
+from .story import LETTERS, draw_thread, draw_word, places
 
-_LETTERS = 62  # of a line of the story
-_WORD_POINTS = 20
 _MOST_BARS = 12
-_MARKS = (".", ",", '"', ' "')
 _THREAD_COLORS = dict(zip(("people", "places", "things", "the saying"), SERIES, strict=False))
 _LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 
@@ -38,7 +34,7 @@ def threads(
     """
     said = words(story)
     shown = [each for each in found if each[2] in kinds and word in ("", said[each[0]].strip())]
-    places = _places(said)
+    at = places(said)
     with drawing(11.4, 6.2, axes_grid=False) as figure:
         ax = figure.subplots()
         grounds = {target: _THREAD_COLORS[kind] for _, target, kind, _ in shown}
@@ -47,19 +43,17 @@ def threads(
         sources = {source for source, *_ in shown}
         sources |= {i for i, each in enumerate(said) if word and each.strip() == word}
         for i, each in enumerate(said):
-            _draw_word(ax, each.strip(), places[i], grounds.get(i), i in sources)
+            draw_word(ax, each.strip(), at[i], grounds.get(i), i in sources)
         for source, target, kind, lost in shown:
-            ends = [
-                (places[i][0] + len(said[i].strip()) / 2, places[i][1]) for i in (source, target)
-            ]
-            _draw_thread(ax, *ends, lost, _THREAD_COLORS[kind])
+            ends = [(at[i][0] + len(said[i].strip()) / 2, at[i][1]) for i in (source, target)]
+            draw_thread(ax, *ends, lost, _THREAD_COLORS[kind])
         for kind in kinds:
             ax.plot([], [], color=_THREAD_COLORS[kind], linestyle="-", linewidth=6, label=kind)
         if impossible is not None:
             ax.plot([], [], "s", color=INK, markersize=17, label="impossible")
         where = {"loc": "outside lower center", "ncols": 5, "frameon": False}
         figure.legend(fontsize=20, handlelength=1.6, **where)
-        limits = {"xlim": (-0.8, _LETTERS + 1), "ylim": (places[-1][1] + 0.7, -0.5)}
+        limits = {"xlim": (-0.8, LETTERS + 1), "ylim": (at[-1][1] + 0.7, -0.5)}
         ax.set(xticks=[], yticks=[], ylabel=" ", **limits)
         ax.set_title(title, size=24)
         ax.set_xlabel(
@@ -82,58 +76,6 @@ def threads(
         table=table,
         digits=2,
     )
-
-
-def _places(said: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each word begins: its column and its line. A mark stays on the line of its word."""
-    places = []
-    column = 0
-    line = 0
-    for i, word in enumerate(said):
-        marks = [len(mark) for mark in said[i + 1 : i + 3] if mark in _MARKS]
-        column += word.startswith(" ") and column > 0
-        if column + len(word.strip()) + sum(marks) > _LETTERS:
-            column = 0
-            line += 1
-        places.append((column, line))
-        column += len(word.strip())
-    return places
-
-
-def _draw_word(
-    ax: Axes, word: str, place: tuple[int, int], ground: str | None, is_source: bool
-) -> None:
-    column, line = place
-    if ground:
-        style = {"boxstyle": "round,pad=0,rounding_size=0.12", "fc": ground, "ec": ground}
-        corner = (column - 0.15, line - 0.26)
-        ax.add_patch(FancyBboxPatch(corner, len(word) + 0.3, 0.52, zorder=3, **style))
-    strong = ground or is_source
-    style = {"family": "monospace", "size": _WORD_POINTS, "weight": "bold" if strong else "normal"}
-    style["color"] = INK if is_source else QUIET
-    if ground:
-        style["color"] = "white"
-    for i, letter in enumerate(word):
-        where = {"ha": "center", "va": "center_baseline", "zorder": 4}
-        ax.text(column + i + 0.5, line, letter, **where, **style)
-
-
-def _draw_thread(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], lost: float, color: str
-) -> None:
-    """A curve from below one word to another, thicker where more probability is lost."""
-    x1 = start[0]
-    x2 = end[0]
-    y1 = start[1] + 0.27
-    if start[1] == end[1]:
-        curve = [(x1, y1), (x1, y1 + 0.3), (x2, y1 + 0.3), (x2, y1)]
-    else:
-        y2 = end[1] - 0.27
-        bend = max(0.3, (y2 - y1) / 2)
-        curve = [(x1, y1), (x1, y1 + bend), (x2, y2 - bend), (x2, y2)]
-    path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
-    line = {"fc": "none", "ec": color, "lw": 1 + 6 * lost, "alpha": 0.8, "capstyle": "round"}
-    ax.add_patch(PathPatch(path, zorder=2, **line))
 
 
 def guesses(

@@ -1,8 +1,23 @@
+from copy import deepcopy
+from itertools import product
+
 import pytest
 import torch
 
-from tinylm_classroom.experiments.heads import heads_that_find
-from tinylm_lib import TransformerLM, preset, storyworld
+from tinylm_classroom import capture
+from tinylm_classroom.experiments.heads import (
+    added_to_names,
+    determined,
+    fractions_right,
+    heads_that_find,
+    largest_difference_of_ablations,
+    mean_weights,
+    reshaped,
+)
+from tinylm_lib import ModelConfig, TransformerLM, preset, storyworld
+from tinylm_lib.attention import Attention
+from tinylm_lib.interventions import intervene
+from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld.sentences import LOOK_BACKS
 from tinylm_lib.storyworld.stories import Story
 from tinylm_lib.text.tokenizers import WordTokenizer, words
@@ -62,3 +77,68 @@ def test_the_fraction_by_brute_force(stories: list[Story]) -> None:
         torch.testing.assert_close(found[kind], torch.tensor(rows).double().mean(0)[None])
     assert sum(len(rows) for rows in hits.values()) == sum(bool(k) for s in stories for k in s.kinds)
     assert all(len(words(s.text)) == len(s.kinds) for s in stories)
+
+
+def test_where_determined_words_come_next(stories: list[Story]) -> None:
+    shipped = load_pretrained("storyworld")
+    found = determined(shipped.tokenizer, ["name", "place"], 4, seed=2)
+    assert [story.text for story in found.stories] == [story.text for story in stories[:4]]
+    assert found.ids.shape[1] == found.before["name"].shape[1] + 1
+    for kind, marks in found.before.items():
+        for story, ids, mark in zip(found.stories, found.ids, marks, strict=True):
+            said = [shipped.tokenizer.decode([token]) for token in ids[1:][mark].tolist()]
+            assert said == [word for word, each in zip(words(story.text), story.kinds, strict=True) if each == kind]
+    right = fractions_right(shipped.model.eval(), found.ids, found.before)
+    assert set(right) == {"name", "place"} and min(right.values()) > 0.9
+    with intervene(shipped.model, silence=[(2, 2)]):
+        assert fractions_right(shipped.model, found.ids, found.before)["place"] < 0.5
+
+
+def test_zero_and_average_are_compared_head_by_head() -> None:
+    """In a head with values of 0 both are the same; where the mean writes the answer they are not."""
+    shipped = load_pretrained("storyworld")
+    model = deepcopy(shipped.model).eval()
+    found = determined(shipped.tokenizer, ["name"], 2, seed=2)
+    assert largest_difference_of_ablations(model, found.ids, found.before) <= 0.5
+    for block in model.blocks:
+        block.attention.v_proj.weight.data.zero_()
+    assert largest_difference_of_ablations(model, found.ids, found.before) == 0
+
+
+def test_what_a_head_adds_is_what_its_part_of_the_sum_is_worth() -> None:
+    """The last head of the last layer acts on the logits directly: silencing it is taking its part out, but for
+    what the feed-forward makes of it."""
+    shipped = load_pretrained("storyworld")
+    model = deepcopy(shipped.model).eval()
+    model.blocks[2].ffn.down_proj.weight.data.zero_()
+    added = added_to_names(model, shipped.tokenizer, (2,), n=3)
+    found = determined(shipped.tokenizer, ["name"], 3, seed=2)
+    at = found.before["name"]
+    seen = found.ids.gather(1, capture(model, found.ids[:, :-1]).attention(2).weights[:, 1].argmax(-1))[at]
+    with torch.no_grad():
+        whole = model(found.ids[:, :-1])[at]
+        with intervene(model, silence=[(2, 1)]):
+            without = model(found.ids[:, :-1])[at]
+    names = torch.tensor([shipped.tokenizer.encode(f" {name}")[0] for name in storyworld.CLASSES["name"]])
+    change = (whole - without).gather(-1, seen[:, None])[:, 0][torch.isin(seen, names)]
+    often, (mean,) = added[2, 1]
+    assert often == torch.isin(seen, names).double().mean().item()
+    assert abs(mean - change.mean().item()) < 1e-4
+
+
+def test_the_mean_weights_are_those_of_a_capture() -> None:
+    torch.manual_seed(3)
+    attention = Attention(ModelConfig(d_model=12, n_heads=3, position="rotary"))
+    x = torch.randn(2, 5, 12)
+    weights = mean_weights(attention, x)
+    assert weights.shape == (3, 5, 5) and weights.sum(-1).allclose(torch.ones(3, 5))
+    assert weights.triu(1).eq(0).all() and not mean_weights(attention, x[:1]).allclose(weights)
+
+
+def test_a_reshape_leaks_in_one_step_and_hides_the_first_word_in_both() -> None:
+    torch.manual_seed(3)
+    x, weights = torch.randn(2, 6, 12), torch.randn(3, 12, 12)
+    moved = {way: reshaped(x, weights, 3, *way) for way in product((False, True), repeat=2)}
+    assert [leak > 0 for leak, _ in moved.values()] == [False, True, True, False]
+    assert moved[False, False][1] > 0 == moved[True, True][1]
+    assert min(reshaped(x, weights, 1, True, True)) == 0 < reshaped(x, weights, 1, True, True)[1]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tinylm_classroom.experiments.threads import Thread
-from tinylm_classroom.pictures import start
+from tinylm_classroom.pictures import start, story
 
 STORY = 'One foggy day, shy Mia came to Ashford. She had a red kite. Mia said, "Bright mice run far."'
 FOUND = [Thread(8, 16, "people", 0.9), Thread(5, 16, "people", 0.5), Thread(10, 14, "places", 0.7)]
@@ -33,9 +33,9 @@ def test_a_story_is_written_whole_with_a_curve_for_each_thread_of_a_kind(shown):
 
 
 def test_a_mark_stays_on_the_line_of_its_word():
-    places = start._places(['"', "a" * (start._LETTERS - 6), ",", " b", '"'])
+    places = story.places(['"', "a" * (story.LETTERS - 6), ",", " b", '"'])
     assert [line for _, line in places] == [0, 0, 0, 0, 0]
-    places = start._places(["a" * (start._LETTERS - 2), " b" * 3, "."])
+    places = story.places(["a" * (story.LETTERS - 2), " b" * 3, "."])
     assert [line for _, line in places] == [0, 1, 1]
 
 
