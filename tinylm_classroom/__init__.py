@@ -58,6 +58,7 @@ PLACES = {
 MODULES = {
     "ablation": "experiments.ablation",
     "chains": "experiments.chains",
+    "cutting": "experiments.cutting",
     "doctor": "course.doctor",
     "figures": "display.figures",
     "cache_figures": "pictures.cache",
@@ -66,6 +67,7 @@ MODULES = {
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
     "start_figures": "pictures.start",
+    "token_figures": "pictures.tokens",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():
