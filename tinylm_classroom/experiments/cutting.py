@@ -4,14 +4,15 @@ cuts at words and one without, and readers who know the last letters or the last
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tinylm_lib import storyworld
+from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text import CharTokenizer, WordTokenizer, learn_merges, pre_tokens, train_bpe
 from tinylm_lib.text.bpe import BPETokenizer, Pair, apply_merges
 
@@ -46,18 +47,36 @@ def sizes(tokenizer: BPETokenizer, text: str) -> list[int]:
     return [len(tokenizer.vocab[i]) for i in tokenizer.encode(text)]
 
 
-class Vocabularies(NamedTuple):
-    """Merges learned from the same text: without cuts, and within pre-tokens."""
+def sizes_of_numbers(seed: int) -> list[list[int]]:
+    """The lengths of the tokens of each number from 1,000 to 9,999, cut by a tokenizer of numbers."""
+    tokenizer = train_bpe(numbers(seed), 300)
+    return [sizes(tokenizer, f" {number}") for number in range(1000, 10_000)]
+
+
+def strange(seed: int, n: int = 50) -> str:
+    """A text of random characters, of many scripts."""
+    drawn = torch.randint(32, 0xD800, (n,), generator=torch.Generator().manual_seed(seed))
+    return "".join(map(chr, drawn.tolist()))
+
+
+class Price(NamedTuple):
+    """Merges learned from the same text without cuts and within pre-tokens, and the number of
+    tokens of this text and of new stories with each: (uncut, within words).
+    """
 
     uncut: list[Pair]
     within_words: list[Pair]
+    n_tokens: list[tuple[int, int]]
 
 
-def vocabularies(text: str, n_merges: int = 150) -> Vocabularies:
-    """As many merges from a text that is cut nowhere, and from its pre-tokens."""
-    return Vocabularies(
-        learn_merges({text: 1}, n_merges), learn_merges(Counter(pre_tokens(text)), n_merges)
-    )
+def price_of_cuts(seed: int, n_merges: int = 150) -> Price:
+    """As many merges from stories that are cut nowhere, and from their pre-tokens."""
+    read = storyworld.corpus(60, seed=seed)[:20_000]
+    new = storyworld.corpus(20, seed=seed + _NEW)[:5_000]
+    uncut = learn_merges({read: 1}, n_merges)
+    within = learn_merges(Counter(pre_tokens(read)), n_merges)
+    lengths = [(n_tokens([each], uncut), n_tokens(pre_tokens(each), within)) for each in (read, new)]
+    return Price(uncut, within, lengths)
 
 
 def n_tokens(pieces: Iterable[str], merges: list[Pair]) -> int:
@@ -73,7 +92,32 @@ def with_the(merges: list[Pair]) -> list[str]:
     return [(a + b).decode() for a, b in merges if b"the" in (a + b).split()]
 
 
-class InView(NamedTuple):
+@cache
+def ways() -> dict[str, Callable[[str], list]]:
+    """Three cuts of a word: {name: a function from a word to its pieces}."""
+    return {"words": lambda word: [word], "BPE 400": of_stories(0, 400).encode, "characters": list}
+
+
+def beginnings(
+    story: str, losses_in_story: Callable[[str, Callable], list[float]], n_words: int = 7
+) -> dict[str, tuple[list[str], list[float]]]:
+    """The first words of a story in each cut: {cut: (tokens, loss of each)}."""
+    found = {}
+    for name, cut in ways().items():
+        pieces = [piece for word in storyworld.words(story)[:n_words] for piece in cut(word)]
+        losses = [abs(loss) for loss in losses_in_story(story, cut)[: len(pieces)]]
+        if name.startswith("BPE"):
+            pieces = [of_stories(0, 400).decode([piece]) for piece in pieces]
+        found[name] = (pieces, losses)
+    return found
+
+
+def same_sums(cuts: dict[str, tuple[list[str], list[float]]]) -> bool:
+    """Whether the losses of each cut have the same sum."""
+    return len({round(sum(losses), 6) for _, losses in cuts.values()}) == 1
+
+
+class TextSeen(NamedTuple):
     """Nats per story of readers with so much text in view: the last 1, 2, ... letters (letters,
     seeds), the last token {tokenizer: (letters of a token, losses by seed)}, and all: the floor.
     """
@@ -82,9 +126,30 @@ class InView(NamedTuple):
     tokens: dict[str, tuple[float, Tensor]]
     floor: float
 
+    @property
+    def one_word(self) -> Tensor:
+        """The losses of the reader who knows the last word, by seed."""
+        return self.tokens["words"][1]
+
+    @property
+    def as_good(self) -> int:
+        """With how many letters a reader is most nearly as good as that one."""
+        return int((self.letters - self.one_word).abs().mean(1).argmin()) + 1
+
+    @property
+    def near_the_curve(self) -> bool:
+        """Whether a token of n letters is worth more than the last n rounded down, and less than
+        one more than n rounded up, with every seed.
+        """
+        return all(
+            bool((self.letters[math.floor(size) - 1] > losses).all())
+            and bool((losses > self.letters[math.ceil(size)]).all())
+            for size, losses in self.tokens.values()
+        )
+
 
 @cache
-def by_text_seen(seeds: tuple[int, ...], n_read: int = 2000, n_new: int = 300) -> InView:
+def by_text_seen(seeds: tuple[int, ...], n_read: int = 2000, n_new: int = 300) -> TextSeen:
     """Readers who count in some stories and are tested on others, for each seed."""
     letters, of_tokens, sizes, floors = [], {}, {}, []
     for seed in seeds:
@@ -104,22 +169,23 @@ def by_text_seen(seeds: tuple[int, ...], n_read: int = 2000, n_new: int = 300) -
             else:
                 of_tokens.setdefault(name, []).append(losses[0])
                 sizes.setdefault(name, []).append(len(new) / len(heard))
-    return InView(
+    return TextSeen(
         torch.stack(letters, dim=1),
         {name: (sum(sizes[name]) / len(seeds), torch.stack(of_tokens[name])) for name in of_tokens},
         sum(floors) / len(seeds),
     )
 
 
-def words_off(model: nn.Module, tokenizer: WordTokenizer, seed: int, limit: float = 0.5) -> int:
-    """On how many words of a story a model's loss differs by more than `limit` nats from that of a
-    reader who knows every probability.
+def words_off(seed: int, limit: float = 0.5) -> int:
+    """On how many words of a story the loss of the shipped model differs by more than `limit` nats
+    from that of a reader who knows every probability.
     """
+    shipped = load_pretrained("storyworld")
     text = storyworld.story(torch.Generator().manual_seed(seed)).text + "\n"
     reader = storyworld.Reader()
     exact = torch.tensor([-math.log(reader.read(word)) for word in storyworld.words(text)])  # (T)
-    ids = torch.tensor([tokenizer.encode("\n" + text)])  # (1, T + 1)
+    ids = torch.tensor([shipped.tokenizer.encode("\n" + text)])  # (1, T + 1)
     with torch.no_grad():
-        log_probs = model(ids[:, :-1]).log_softmax(-1)[0]  # (T, V)
+        log_probs = shipped.model.eval()(ids[:, :-1]).log_softmax(-1)[0]  # (T, V)
     losses = -log_probs.gather(-1, ids[0, 1:, None])[:, 0]  # (T)
     return int(((losses - exact).abs() > limit).sum())

@@ -2,7 +2,7 @@
 and what a cut does to the loss.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -30,7 +30,7 @@ def reads(tokenizer: BPETokenizer, word: str, letter: str = "") -> None:
     """
     ids = tokenizer.encode(word)
     tokens = [tokenizer.decode([i]) for i in ids]
-    title = f"Each {letter}, and who sees it" if letter else "What a model reads"
+    title = "A letter inside of a longer token is hidden" if letter else "What a model reads"
     with drawing(_WIDTH, 3.0) as figure:
         ax = figure.subplots()
         for at, (i, token) in enumerate(zip(ids, tokens, strict=True)):
@@ -41,8 +41,8 @@ def reads(tokenizer: BPETokenizer, word: str, letter: str = "") -> None:
             if letter:
                 style = {"family": "monospace", "size": 32, "ha": "center"}
                 ax.text(at + 0.5, -0.55, token, va="baseline", **style)
-        ax.set(xlim=(0, len(ids)), ylim=(0.5, -1.25 if letter else -0.6))
-        ax.set(title=title, xlabel="token", ylabel="id")
+        ax.set(xlim=(0, len(ids)), ylim=(0.5, -1.25), xlabel="token", ylabel="id")
+        ax.set_title(title, size=24)
         hide_axes(ax)
     alone = [i for i, token in zip(ids, tokens, strict=True) if token == letter]
     inside = [i for i, token in zip(ids, tokens, strict=True) if letter in token != letter]
@@ -116,10 +116,18 @@ def scripts(greetings: Mapping[str, str], tokenizer: BPETokenizer) -> None:
     )
 
 
-def growing(rows: Sequence[Sequence[str]]) -> None:
+def growing(
+    byte_ids: list[int], learn: Callable[[list[int], int], tuple[list[int], dict]], n_merges: int
+) -> None:
     """Shows a text after 0, 1, 2, ... merges, a row of tokens each; what a merge has just made is
     blue.
+
+    learn: from ids and a number of merges to the merged ids, and the bytes of each id.
     """
+    rows = []
+    for n in range(n_merges + 1):
+        ids, vocab = learn(byte_ids, n)
+        rows.append([vocab[i].decode() for i in ids])
     with drawing(_WIDTH, 0.8 + 0.72 * len(rows)) as figure:
         ax = figure.subplots()
         known: set[str] = set(rows[0])
