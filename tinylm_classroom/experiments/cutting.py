@@ -48,7 +48,7 @@ def sizes(tokenizer: BPETokenizer, text: str) -> list[int]:
 
 
 def sizes_of_numbers(seed: int) -> list[list[int]]:
-    """The lengths of the tokens of each number from 1,000 to 9,999, cut by a tokenizer of numbers."""
+    """The lengths of the tokens of each number from 1,000 to 9,999 for a tokenizer of numbers."""
     tokenizer = train_bpe(numbers(seed), 300)
     return [sizes(tokenizer, f" {number}") for number in range(1000, 10_000)]
 
@@ -75,7 +75,9 @@ def price_of_cuts(seed: int, n_merges: int = 150) -> Price:
     new = storyworld.corpus(20, seed=seed + _NEW)[:5_000]
     uncut = learn_merges({read: 1}, n_merges)
     within = learn_merges(Counter(pre_tokens(read)), n_merges)
-    lengths = [(n_tokens([each], uncut), n_tokens(pre_tokens(each), within)) for each in (read, new)]
+    lengths = [
+        (n_tokens([each], uncut), n_tokens(pre_tokens(each), within)) for each in (read, new)
+    ]
     return Price(uncut, within, lengths)
 
 

@@ -164,7 +164,9 @@ def same_sum(cuts: Mapping[str, tuple[Sequence[str], Sequence[float]]]) -> None:
                 ground = HEAT(min(1.0, loss / _HARDEST))
                 _box(ax, begin, row, len(token), token, ground, 21)
                 begin += len(token)
-            ax.text(begin + 0.8, row, f"{sum(losses):.2f} nats", va="center", size=21, weight="bold")
+            ax.text(
+                begin + 0.8, row, f"{sum(losses):.2f} nats", va="center", size=21, weight="bold"
+            )
         n = sum(map(len, next(iter(cuts.values()))[0]))
         ax.set(xlim=(0, n + 10), ylim=(len(cuts) - 0.4, -0.6), xticks=[], ylabel=" ")
         ax.set_title("Cut it as you like: the loss is the same", size=24)

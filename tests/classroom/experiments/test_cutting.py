@@ -17,7 +17,7 @@ def seen():
 
 def test_numbers_are_below_ten_thousand_and_the_same_for_the_same_seed():
     drawn = [int(number) for number in cutting.numbers(3, 200).split()]
-    assert len(drawn) == 200 and 0 <= min(drawn) and max(drawn) < 10_000
+    assert len(drawn) == 200 and min(drawn) >= 0 and max(drawn) < 10_000
     assert cutting.numbers(3) == cutting.numbers(3) != cutting.numbers(4)
 
 
