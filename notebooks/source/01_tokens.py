@@ -44,7 +44,7 @@ predict(
     because="114 is there twice. The third r is inside of a longer piece, and the number of that piece does not show it.",
 )
 
-# %% tags=["source-hidden"] deck="Two r are to be seen, the third is inside of er"
+# %% tags=["source-hidden"] deck="Two r have an id, the third is inside of er"
 figures.reads(cutting.of_stories(0), "strawberry", "r")
 
 # %% tags=["source-hidden"] evidence="spelling" tried="seeds"
@@ -178,9 +178,11 @@ V, C = 345, 4
 # ESSENTIAL
 embed = Embedding(V, C)  # a table (V, C) of random numbers
 row_ids = torch.tensor([3, 10, 2, 6, 4])  # (T)
-trace(embed, row_ids, sizes={"T": 5, "V": V, "C": C})
 # END
 assert torch.equal(embed(row_ids)[1], embed.weight[10])
+# ESSENTIAL
+trace(embed, row_ids, sizes={"T": 5, "V": V, "C": C})
+# END
 
 # %% [markdown]
 # The id itself means nothing: 10 is not more than 3. At the start the rows are random, so no word is similar to another. The model learns its rows together with all its other parameters. [[table-row]] (A table of shape $(V, C)$ has the vectors as rows. Some texts transpose it and speak of columns.)
