@@ -147,9 +147,9 @@ show_text(story)
 # ESSENTIAL
 for tokenizer in simple:
     ids = tokenizer.encode(story)
-    assert tokenizer.decode(ids) == story
     print(f"{tokenizer.kind}: {len(ids)} tokens, {tokenizer.vocab_size} ids")
 # END
+    assert tokenizer.decode(ids) == story
 
 # %% [markdown]
 # In words the story is shortest, so a model needs the fewest steps. But now take a word that is in no story:

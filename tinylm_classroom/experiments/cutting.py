@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -106,7 +107,7 @@ def beginnings(
     """The first words of a story in each cut: {cut: (tokens, loss of each)}."""
     found = {}
     for name, cut in ways().items():
-        pieces = [piece for word in storyworld.words(story)[:n_words] for piece in cut(word)]
+        pieces = list(chain.from_iterable(map(cut, storyworld.words(story)[:n_words])))
         losses = [abs(loss) for loss in losses_in_story(story, cut)[: len(pieces)]]
         if name.startswith("BPE"):
             pieces = [of_stories(0, 400).decode([piece]) for piece in pieces]
@@ -153,7 +154,10 @@ class TextSeen(NamedTuple):
 @cache
 def by_text_seen(seeds: tuple[int, ...], n_read: int = 2000, n_new: int = 300) -> TextSeen:
     """Readers who count in some stories and are tested on others, for each seed."""
-    letters, of_tokens, sizes, floors = [], {}, {}, []
+    letters: list[Tensor] = []
+    of_tokens: dict[str, list[Tensor]] = {}
+    sizes: dict[str, list[float]] = {}
+    floors: list[float] = []
     for seed in seeds:
         text = storyworld.corpus(n_read, seed=seed)
         new = storyworld.corpus(n_new, seed=seed + _NEW)

@@ -49,8 +49,8 @@ def reads(tokenizer: BPETokenizer, word: str, letter: str = "") -> None:
     caption = f"A word as a model reads it: {len(ids)} numbers."
     if letter:
         caption = (
-            f"Blue: {letter} is a token of its own, {len(alone)} times. Orange: it is inside of a "
-            f"longer token, {len(inside)} time{'s' * (len(inside) != 1)}."
+            f"Blue: {letter} is a token of its own ({len(alone)} times in this word). Orange: it is "
+            f"inside of a longer token (number of such tokens: {len(inside)})."
         )
     table: dict[str, list] = {"id": list(ids)}
     if letter:
@@ -216,7 +216,7 @@ def by_text_seen(letters: Tensor, tokens: Mapping[str, tuple[float, Tensor]], fl
         ax.text(2.1, letters[1].mean() + 60, "the last letters", color=_WHOLE, size=22)
         ax.set(ylim=(0, 1200), xlim=(0.4, len(letters) + 0.4), xticks=list(known))
         set_type(ax, 20)
-    table: dict[str, list] = {"last": [f"{k} letter{'s' * (k > 1)}" for k in known]}
+    table: dict[str, list] = {"last": ["1 letter", *(f"{k} letters" for k in known[1:])]}
     table["last"] += [f"token of {name}" for name in tokens]
     table["letters in it"] = [*map(str, known), *(f"{size:.1f}" for size, _ in tokens.values())]
     rows = [*letters, *(losses for _, losses in tokens.values())]

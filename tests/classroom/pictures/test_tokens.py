@@ -27,7 +27,7 @@ def test_letters_are_hidden_until_one_is_asked_for(shown, bpe):
     tokens.reads(bpe, "rer", "r")
     (hidden, first), (open_, second) = shown
     assert list(first["table"]) == ["id"] and "r" not in {text.get_text() for text in hidden.axes[0].texts}
-    assert second["table"]["token"] == ["'r'", "'er'"] and "1 times" in second["caption"]
+    assert second["table"]["token"] == ["'r'", "'er'"] and "(1 times in" in second["caption"]
     alone, inside = colours(open_.axes[0])
     assert alone != inside and set(colours(hidden.axes[0])) == {(1.0, 1.0, 1.0, 1.0)}
 
