@@ -423,6 +423,7 @@ hint("bpe_encode")
 
 # %%
 encode = yours("bpe_encode", bpe_encode)
+print(merge([b"h", b"a", b"t"], (b"h", b"a")))
 word = " umbrella"  # try " umbrellas", " the" and "🪁"
 print(encode([bytes([b]) for b in word.encode()], bpe.merges))
 

@@ -49,8 +49,8 @@ def reads(tokenizer: BPETokenizer, word: str, letter: str = "") -> None:
     caption = f"A word as a model reads it: {len(ids)} numbers."
     if letter:
         caption = (
-            f"Blue: {letter} is a token of its own ({len(alone)} times in this word). Orange: it is "
-            f"inside of a longer token (number of such tokens: {len(inside)})."
+            f"Blue: {letter} is a token of its own ({len(alone)} times in this word). Orange: it "
+            f"is inside of a longer token (number of such tokens: {len(inside)})."
         )
     table: dict[str, list] = {"id": list(ids)}
     if letter:
