@@ -72,6 +72,7 @@ PLACES = {
 MODULES = {
     "ablation": "experiments.ablation",
     "chains": "experiments.chains",
+    "cutting": "experiments.cutting",
     "doctor": "course.doctor",
     "figures": "display.figures",
     "cache_figures": "pictures.cache",
@@ -84,6 +85,7 @@ MODULES = {
     "position_figures": "pictures.positions",
     "positions": "experiments.positions",
     "start_figures": "pictures.start",
+    "token_figures": "pictures.tokens",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():
