@@ -23,8 +23,7 @@ TERMS = {
         "decoder-only"
     ),
     "01": (
-        "tokenizer, vocabulary, byte-pair encoding, WordPiece, pre-token, special token, chain "
-        "rule, unigram, floor"
+        "tokenizer, vocabulary, byte-pair encoding, pre-token, special token, chain rule, floor"
     ),
     "02": (
         "vector, principal component, cosine, tensor, shape, dtype, broadcasting, feature, weight, "
