@@ -27,7 +27,7 @@
 #
 # > Carlos sang to Jamal, "Happy foxes sleep together." Then they traded their things. Afterwards they left Hillcrest for Springfield. \_\_\_
 #
-# The shipped model of lesson 00 reads the story from its beginning and computes a number for each token of its vocabulary:
+# The shipped model of lesson 00, whose tokens are whole words, reads the story from its beginning and computes a number for each token of its vocabulary:
 
 # %%
 import torch
@@ -170,9 +170,9 @@ came = ("Everybody", "In", "Soon", "kite")
 softmax_figures.loss_of_what_comes({w: -scores.log_softmax(0)[tokenizer.encode(f" {w}")].item() for w in came})
 
 # %% [markdown] deck="The loss is log-sum-exp minus the score"
-# Write out minus the logarithm of softmax. The logarithm and the exponential cancel, and $y$ is the number of the target:
+# Write out minus the logarithm of softmax. The logarithm and the exponential cancel, and $t$ is the id of the **target**, the token that came:
 #
-# $$-\ln \frac{\exp(x_y)}{\sum_j \exp(x_j)} = \ln \sum_j \exp(x_j) - x_y$$
+# $$-\ln \frac{\exp(x_t)}{\sum_j \exp(x_j)} = \ln \sum_j \exp(x_j) - x_t$$
 #
 # The first term is called **log-sum-exp**. Which way should the scores move, if the second of our three tokens comes?
 
@@ -203,7 +203,7 @@ torch.testing.assert_close(loss_of(few, target), -probs[target].log())
 torch.testing.assert_close(leaf.grad, probs - torch.eye(3)[target])
 
 # %% [markdown] deck="The gradient is p minus y"
-# The derivative of $\;\ln \sum_j \exp(x_j) - x_y\;$ with respect to one score $x_i$ has two terms. The first is $\exp(x_i) / \sum_j \exp(x_j) = p_i$, by the chain rule. The second is 1 for the target and 0 for all others; call it $y_i$.
+# The derivative of $\;\ln \sum_j \exp(x_j) - x_t\;$ with respect to one score $x_i$ has two terms. The first is $\exp(x_i) / \sum_j \exp(x_j) = p_i$, by the chain rule (lesson 02). The second is 1 for the target and 0 for all others; call it $y_i$.
 #
 # $$\frac{\partial\,\text{loss}}{\partial x_i} = p_i - y_i$$
 #
@@ -281,7 +281,7 @@ predict(
         "5.0, how common each token is": "",
         "2.1, one token back": "After the shuffling, does a token still say anything about the next one?",
     },
-    because="In random order the token before does not help, so each row can only learn how common each token is.",
+    because="In random order the token before does not help, so each row can only learn how common each token is. (Its curve ends a little below 5.0: the table also learns by heart which pairs came by chance. On new text that does harm.)",
 )
 
 # %% tags=["source-hidden"] deck="The table learns what follows what"
@@ -318,7 +318,7 @@ show_text(tokenizer.decode(write(temperature).tolist()))
 # Nearly all neighbours fit, but the story has no thread, because the table forgets everything except the last token. A better model has to look further back: with **attention** (lesson 05).
 #
 # ### Learning or counting?
-# Could we simply *count* pairs? The row of *He* gets $p - y$ each time *He* was read. These add up to 0 if $p$ is the mean of all $y$, which is the **counted fraction** of each token after *He*. So on its own training text nothing beats counting. And on new stories?
+# Could we simply *count* pairs? Say *He* was read four times, and three times *had* came next. The score of *had* in this row gets $p - 1$ three times and $p$ once, and that adds up to 0 if $p$ is three quarters: the **counted fraction**. So on its own training text nothing beats counting. And on new stories?
 
 # %% tags=["nbval-ignore-output"] deck="With 0.01 added to each count, counting beats learning"
 pairs = V * train_ids[:-1] + train_ids[1:]  # (N): a number for each pair
@@ -353,7 +353,7 @@ for seed in (4, 5, 6):
     assert never_read(train_ids, other, 2) < 0.01 and never_read(train_ids, other, 8) > 0.7
 
 # %% [markdown]
-# Where nothing was counted, there is nothing to divide. [[counting]] A model that learns can use what different beginnings have in common.
+# A longer run was mostly never read before, so counting says nothing about it. [[counting]] A model that learns can use what different beginnings have in common.
 
 # %% [markdown] tags=["note"]
 # **Say.** The formula is right, and still the computer can give NaN. We look for the step where the damage begins, and then repair it with what we know already: only differences count.
@@ -501,8 +501,9 @@ print(f"mean over all targets     {both.mean():5.1f}")
 
 # %% slide="skip"
 grid, picks = torch.arange(15.0).view(3, 5), torch.tensor([4, 0, 2])
-picked = grid.gather(-1, picks[:, None])[:, 0]  # (3)
-print(grid, picked, picked[picks != 0], sep="\n")
+real = torch.tensor([True, False, True])
+picked = grid.gather(-1, picks[..., None])[..., 0]  # (3)
+print(grid, picked, picked[real], sep="\n")
 
 
 # %% tags=["exercise"] name="cross_entropy" minutes=15 difficulty=3 deck="Your turn: the loss of a batch"

@@ -207,7 +207,7 @@ def once_and_twice(at: Sequence[int], right: Mapping[str, Tensor]) -> None:
             percent = 100 * rows  # (at, seeds)
             for update, row in zip(at, percent, strict=True):
                 ax.plot([update] * len(row), row, "o", color=SERIES[i], markersize=11, mec="white")
-            middle = percent.median(dim=1).values
+            middle = percent.mean(dim=1)
             ax.plot(at, middle, color=SERIES[i], linestyle="-", linewidth=2, alpha=0.6)
             where = (1.25 * at[1], 88) if i == 0 else (at[-2], middle[-2].item() - 18)
             ax.text(where[0], where[1], name, color=SERIES[i], size=22, weight="bold", va="center")
