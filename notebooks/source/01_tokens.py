@@ -148,7 +148,7 @@ show_text(story)
 for tokenizer in simple:
     ids = tokenizer.encode(story)
     print(f"{tokenizer.kind}: {len(ids)} tokens, {tokenizer.vocab_size} ids")
-# END
+    # END
     assert tokenizer.decode(ids) == story
 
 # %% [markdown]

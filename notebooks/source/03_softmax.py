@@ -281,7 +281,7 @@ predict(
         "5.0, how common each token is": "",
         "2.1, one token back": "After the shuffling, does a token still say anything about the next one?",
     },
-    because="In random order the token before does not help, so each row can only learn how common each token is. (Its curve ends a little below 5.0: the table also learns by heart which pairs came by chance. On new text that does harm.)",
+    because="In random order the token before does not help, so each row can only learn how common each token is. (Below 5.0 it learns by heart pairs that came by chance.)",
 )
 
 # %% tags=["source-hidden"] deck="The table learns what follows what"

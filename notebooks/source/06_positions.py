@@ -85,10 +85,10 @@ for seed in SEEDS:
     assert one < 1e-4 < 0.01 < min(two, rotary)
 
 # %% [markdown]
-# One layer without positions cannot distinguish the sentences. [[order]] With two layers some of the order leaks through the mask: in the second layer a word has already seen what came before it. Is a leak enough to find *the word two positions back*?
+# One layer without positions cannot distinguish the sentences. [[order]] With two layers some of the order leaks through the mask: in the second layer a word has already seen what came before it. Positions do more, as a task shows that needs them: to find *the word two positions back*.
 #
 # ### A head learns to count to two
-# That is the task: random tokens, and at each position name the token `back` positions earlier. The model has one layer with one head.
+# The tokens are random, and at each position the model names the token `back` positions earlier. It has one layer with one head.
 
 # %%
 from tinylm_classroom import learned
@@ -127,7 +127,7 @@ for seed in SEEDS:
     assert none < 0.2 < 0.7 < rotary
 
 # %% [markdown]
-# With positions the head finds the token two back. Without them it does not. [[two-back]] There are several kinds of positions. Do they all work, at each distance?
+# With positions the head finds the token two back. Without them it does not. [[two-back]] There are several kinds of positions (*learned*: section 2, *sinusoidal*: section 2, *rotary*: section 3). All of them find it, at each distance in this line:
 
 # %% deck="Learned, sinusoidal and rotary positions all work here"
 position = "learned"  # try "sinusoidal", "rotary" and "none"
@@ -185,6 +185,7 @@ position_figures.waves(sinusoidal_table(64, 64))
 # ### Your turn
 # Write the whole table.
 
+
 # %% tags=["exercise"] name="sinusoidal" minutes=8 difficulty=2 deck="Your turn: sinusoidal positions"
 def sinusoidal(n, d):
     """Returns (n, d): row p is [sin a_0, cos a_0, sin a_1, cos a_1, ...].
@@ -233,11 +234,14 @@ predict(
 # $$(w + r)^\top(w' + r') = w^\top w' + w^\top r' + r^\top w' + r^\top r'$$
 
 # %% deck="The same two words, three apart: the score depends on where they are"
-p = 0  # try 7 and 50
+p = 7  # try 50 and 20
 word, other = torch.randn(2, 8, generator=torch.Generator().manual_seed(6))
-r, s = rows[p], rows[p + 3]
-terms = torch.stack([word @ other, word @ s, r @ other, r @ s])  # (4)
-print([round(term, 2) for term in terms.tolist()], "sum", round(terms.sum().item(), 2))
+# ESSENTIAL
+for at in (0, p):
+    r, s = rows[at], rows[at + 3]
+    terms = torch.stack([word @ other, word @ s, r @ other, r @ s])  # (4)
+    print(f"at {at}:", [round(x, 2) for x in terms.tolist()], f"sum {terms.sum():.2f}")
+# END
 
 # %% [markdown]
 # The first product compares the words and the last the positions: both are the same everywhere. The two in the middle mix a word with a position. So the same two words at the same distance get another score at another position. A model can learn to live with that, as your heads did. But it is a nuisance: can we avoid it?
@@ -394,7 +398,7 @@ for i, frequency in enumerate(frequencies(8).tolist()):
 print(f"pair 0, seven full circles: {7 * 2 * math.pi:.2f} positions (44 is close)")
 
 # %% [markdown]
-# A fast pair distinguishes neighbours but repeats, and a slow one hardly moves. (A larger base slows every pair but the first.) Here are the 16 pairs of a head of the shipped model, with its query of the full stop and its key of *Carlos*. **Your task:** how many pairs hardly move? Then open *score and distance* and move both words on: does the score change?
+# A fast pair distinguishes neighbours but repeats, and a slow one hardly moves. (A larger base slows every pair but the first.) Here are the 16 pairs of a head of the shipped model, with its query of the full stop and its key of *Carlos*. **Your task:** how many pairs hardly move? Then look at *score and distance* and move both words on: does the score change?
 
 # %% deck="Task: which of the 16 pairs never move?"
 from tinylm_classroom import rope_view
@@ -426,9 +430,10 @@ predict(
 )
 
 # %% slide="subslide" deck="Slow pairs: not for positions, but used"
-first = 12  # try 8, 4 and 0
-stop, remove = positions.added(shipped, texts, range(first, first + 4))
-print(f"stopped: {stop:.2f} nats are added; removed: {remove:.2f}")
+n = 4  # try 8
+for first in range(16 - n, -1, -n):
+    stop, remove = positions.added(shipped, texts, range(first, first + n))
+    print(f"pairs {first} to {first + n - 1}: stopped +{stop:.2f}, removed +{remove:.2f} nats")
 
 # %% tags=["source-hidden"] evidence="slow-pairs" tried="held-out"
 # Checked in three other sets: stopping the slower half changes nothing, removing it does.
@@ -630,7 +635,7 @@ allowed = causal_mask(512).triu(1 - window)  # (T, S)
 late = positions.losses_at(longer, new_texts[0], mask=allowed)[:, 448:]  # (24, 64)
 print(f"tokens 448 to 511, window {window}: loss {late.mean():.2f}")
 
-# %% tags=["source-hidden"] slide="subslide" deck="With a window, the loss no longer rises"
+# %% tags=["source-hidden"] slide="subslide" deck="With a window of 128, the loss stays below 1"
 in_view["window of 128"] = [positions.losses_at(longer, new, mask=causal_mask(512).triu(-127)) for new in new_texts]
 position_figures.long_texts(in_view, step=64, trained=128)
 

@@ -138,7 +138,7 @@ figures.trained(runs[1][0][0], runs[2][0][0], losses)
 assert min(losses["1 head"]) > 0.6 > 0.5 > max(losses["2 heads"])
 
 # %% [markdown]
-# After 200 updates the single head is still near ln 2, the loss of a reader that knows both tokens but not their order. With two heads every run learned the order, and nobody divided the work between them. [[two-heads-learn]]
+# After 200 updates the single head is still near ln 2, the loss of a reader that knows both tokens but not their order. With two heads every run learned the order, and nobody told the heads how to share the work. [[two-heads-learn]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Four heads with all features each would be four times the work. Instead they divide the features among them. The whole trick is one cut and one transpose, and it is easy to get a cut that has the right shape and the wrong numbers.
@@ -487,7 +487,7 @@ assert {count_parameters(ModelConfig(d_model=512, n_heads=n)).attention for n in
 # ## 5. What is each head for?
 # Heads are like spotlights on a stage: it is tempting to give each a name, by **where** it looks or by **what breaks** without it.
 #
-# In 60 new stories we take each word that the story determines, with a probability of 1. How often does a head, just before it, look most at an earlier word that determines it?
+# In 60 new stories we take the words of which only one can come, because an earlier word determines it: a *pronoun* (*She*, by *Yuki*), a *trait* that is said again, a word of a *quotation*. How often does a head, just before such a word, look most at the earlier one?
 
 # %%
 from tinylm_classroom import determined, fractions_right, heads_that_find
@@ -500,7 +500,7 @@ stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 found = heads_that_find(model, tokenizer, stories)
 looked_at = {kind: found[kind] for kind in kinds}  # (3, 4) each: layer, head
 
-# %% tags=["source-hidden"] rows=["S3-5"] deck="Each head looks for other words"
+# %% tags=["source-hidden"] rows=["S3-5"] deck="Each head looks for different words"
 figures.maps({"Where the head looks": looked_at})
 
 # %% [markdown]
@@ -528,11 +528,12 @@ predict(
 )
 
 # %% deck="Without the head for names, nearly all names are right"
-heads = [(2, 1)]  # try [(1, 1)] and [(1, 1), (2, 1)]
-print(f"names right without {heads}: {right_without(*heads)['name']:.0%}")
+heads = [(2, 1)]  # try [(1, 1)] and [(0, 0)]
+for removed in (heads, [(1, 1), (2, 1)]):
+    print(f"names right without {removed}: {right_without(*removed)['name']:.0%}")
 
 # %% [markdown]
-# Two heads that look at names replace each other: without either one nearly all names are right, without both far fewer. [[heads-removed]] In GPT-2 small there are such **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)), too. Now we remove each of the twelve heads, one at a time:
+# Head 1 of layer 1 also looks at names, and the two replace each other: without either one nearly all names are right, without both far fewer. [[heads-removed]] In GPT-2 small there are such **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)), too. Now we remove each of the twelve heads, one at a time:
 
 # %%
 marked = [("name", 2, 1), ("name", 1, 2), ("object", 1, 0), ("place", 2, 2)]
@@ -565,11 +566,11 @@ assert largest_difference_of_ablations(model, ids, before) < 0.1
 stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 
 # %% [markdown]
-# - **It looks, and is hardly needed**: head 1 of layer 2, for names.
-# - **Look and use agree**: head 2 of layer 2, for places.
-# - **It does not look at the answer, and is needed**: head 0 of layer 1, for objects. It works earlier: in lesson 05 the things took up their colours with it. And head 2 of layer 1, for names.
+# - **It looks, and is hardly needed**: head 1 of layer 2, for names. [[heads-removed]]
+# - **Look and use agree**: head 2 of layer 2, for places. [[heads-removed]]
+# - **It does not look at the answer, and is needed**: head 0 of layer 1, for objects. It works earlier: in lesson 05 the things took up their colours with it. And head 2 of layer 1, for names. [[heads-removed]]
 #
-# If a removed head leaves its average instead of 0, all 72 cells of the map stay nearly the same. [[mean-removed]] So a look suggests what a head is for, and a removal tests it. [[heads-removed]]
+# If a removed head leaves its average instead of 0, all 72 cells of the map stay nearly the same. [[mean-removed]] So a look suggests what a head is for, and a removal tests it.
 
 # %% [markdown] tags=["note"]
 # **Say.** One head is left. It is needed for three names in ten, and it almost never looks at the right one. What does it look at? Let them vote before you show anything.
@@ -700,7 +701,7 @@ for head, changes in ((head, changes) for head, (often, changes) in added.items(
 # ## What you have now
 # - One head returns one average, several heads return several, side by side. [[one-average]]
 # - In a task that needs two tokens in order, read by a linear map, two heads learned what one head did not. [[two-heads-learn]]
-# - (B, T, C) becomes (B, H, T, D) with a cut and a transpose; a reshape alone gives the right shape and the wrong numbers. [[reshape-breaks]]
+# - $(B, T, C)$ becomes $(B, H, T, D)$ with a cut and a transpose; a reshape alone gives the right shape and the wrong numbers. [[reshape-breaks]]
 # - The output projection is a sum, with one part for each head. [[sum-of-maps]]
 # - With grouped queries the cache becomes smaller, the number of scores does not. [[smaller-cache]]
 # - Where a head looks suggests what it is for; a removal tests it. [[heads-removed]]

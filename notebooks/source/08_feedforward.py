@@ -652,7 +652,6 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # **Usual answers.**
 # - *One of so many changes nothing* (`nothing changes`): True of most units. Look at what unit 34 raises: which other unit would do it?
 # - *Everything gets a little worse* (`all words get a little worse`): At how many positions is it open?
-# - *Unit 239 opens at verbs* (from the room): It opens at *friendly*, too. What comes next?
 # - *The six are picked by hand* (from the room): They are. That is why the section counts all units.
 #
 # **Cut if short.** Everything after the control; say that most units are mixed, but few of those open far.

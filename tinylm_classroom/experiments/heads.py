@@ -3,6 +3,7 @@ truth, and what a head adds to the logit of the word that it looks at.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -119,7 +120,7 @@ def added_to_names(
 
     Directly: the part is taken out of the stream after the last block, so no later layer sees it.
     """
-    heads = [(i, j) for i in range(model.config.n_layers) for j in range(model.config.n_heads)]
+    heads = list(product(range(model.config.n_layers), range(model.config.n_heads)))
     often: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
     means: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
     for seed in seeds:

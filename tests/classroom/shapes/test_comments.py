@@ -408,7 +408,7 @@ def exercise_experiments(lib: ModuleType) -> None:
     heads.added_to_names(model, tokenizer, [3], n=2)
     _, ids, before = heads.determined(tokenizer, ["name"], 2, seed=3)
     heads.largest_difference_of_ablations(model, ids, before)
-    layer = room(lib, "attention").Attention(room(lib, "config").ModelConfig(d_model=C, n_heads=H))
+    layer = room(lib, "attention").Attention(room(lib, "config").ModelConfig(d_model=C, n_heads=H, d_head=D))
     heads.mean_weights(layer, torch.randn(B, T, C))
     heads.reshaped(torch.randn(B, T, C), torch.randn(3, C, C), H, True, False)
     course_room("pictures.heads").maps({"looks": {"name": torch.rand(3, 4), "place": torch.rand(3, 4)}})
