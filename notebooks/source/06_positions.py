@@ -433,7 +433,7 @@ predict(
 n = 4  # try 8
 for first in range(16 - n, -1, -n):
     stop, remove = positions.added(shipped, texts, range(first, first + n))
-    print(f"pairs {first} to {first + n - 1}: stopped +{stop:.2f}, removed +{remove:.2f} nats")
+    print(f"{n} pairs from {first}: stopped +{stop:.2f}, removed +{remove:.2f} nats")
 
 # %% tags=["source-hidden"] evidence="slow-pairs" tried="held-out"
 # Checked in three other sets: stopping the slower half changes nothing, removing it does.

@@ -573,7 +573,7 @@ stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 # If a removed head leaves its average instead of 0, all 72 cells of the map stay nearly the same. [[mean-removed]] So a look suggests what a head is for, and a removal tests it.
 
 # %% [markdown] tags=["note"]
-# **Say.** One head is left. It is needed for three names in ten, and it almost never looks at the right one. What does it look at? Let them vote before you show anything.
+# **Say.** One head is left. Without it three names in ten are wrong, and it almost never looks at the right one. What does it look at? Let them vote before you show anything.
 #
 # **Draw.** None: the view shows it.
 #
@@ -684,7 +684,7 @@ for head, changes in ((head, changes) for head, (often, changes) in added.items(
 # Five heads raise the name that they look at. One lowers it, and none of the others does its work. [[others-say-this-one]] (This direct part is about half of what the head does. The rest comes from what later layers make of it.) Such a head was found in GPT-2 small, too; there it is called **copy suppression** ([McDougall et al. 2023](https://arxiv.org/abs/2310.04625)).
 
 # %% [markdown] tags=["note"]
-# **Say.** A head is a look back with its own queries, keys and values. Several heads are several averages, and the output projection adds them up. What one of them is for you find out by taking it away, and by looking at what comes instead.
+# **Say.** A head is a look back with its own queries, keys and values. Several heads are several averages, and the output projection adds them up. What one of them does you find out by taking it away, and by looking at what comes instead.
 #
 # **Draw.** None.
 #

@@ -189,9 +189,9 @@ def words_off(seed: int, limit: float = 0.5) -> int:
     shipped = load_pretrained("storyworld")
     text = storyworld.story(torch.Generator().manual_seed(seed)).text + "\n"
     reader = storyworld.Reader()
-    exact = torch.tensor([-math.log(reader.read(word)) for word in storyworld.words(text)])  # (T)
-    ids = torch.tensor([shipped.tokenizer.encode("\n" + text)])  # (1, T + 1)
+    exact = torch.tensor([-math.log(reader.read(word)) for word in storyworld.words(text)])
+    ids = torch.tensor([shipped.tokenizer.encode("\n" + text)])
     with torch.no_grad():
-        log_probs = shipped.model.eval()(ids[:, :-1]).log_softmax(-1)[0]  # (T, V)
-    losses = -log_probs.gather(-1, ids[0, 1:, None])[:, 0]  # (T)
+        log_probs = shipped.model.eval()(ids[:, :-1]).log_softmax(-1)[0]
+    losses = -log_probs.gather(-1, ids[0, 1:, None])[:, 0]
     return int(((losses - exact).abs() > limit).sum())

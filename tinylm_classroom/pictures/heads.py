@@ -31,7 +31,7 @@ def threads(model: Any, tokenizer: Any, story: Story, kinds: Sequence[str], *, l
     """Shows a story with a thread to each word of these kinds from an earlier one that determines
     it, in the colour of the head that looks there, just before it, with a weight above 0.4.
     """
-    title = "Each head looks for other words"
+    title = "Each head looks for different words"
     said = words(story.text)
     ids = torch.tensor([tokenizer.encode("\n" + story.text)])  # (B, T)
     weights = capture(model, ids).attention(layer).weights[0]  # (H, T, S)
@@ -228,7 +228,9 @@ def maps(
     {kind: (L, H)}, with a frame around the marked cells (kind, layer, head).
     """
     last = list(panels)[-1]
-    title = "Look and use often disagree" if len(panels) > 1 else "Each head looks for other words"
+    title = (
+        "Look and use often disagree" if len(panels) > 1 else "Each head looks for different words"
+    )
     with drawing(11.4, 6.6, axes_grid=False) as figure:
         both = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, (name, panel) in zip(both, panels.items(), strict=True):

@@ -346,6 +346,7 @@ def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
     stories = [storyworld.story(), storyworld.story()]
     storyworld.gaps(model, AnyWords(), stories)
     course_room("experiments.heads").heads_that_find(model, AnyWords(), stories)
+    course_room("pictures.heads").threads(model, AnyWords(), stories[0], ["place"], layer=0)
     beginning = "".join(words("\n" + stories[0].text)[:30])
     course_room("course.threads").clear_threads(model, AnyWords(), beginning)
 
@@ -410,7 +411,7 @@ def exercise_experiments(lib: ModuleType) -> None:
     heads.largest_difference_of_ablations(model, ids, before)
     layer = room(lib, "attention").Attention(room(lib, "config").ModelConfig(d_model=C, n_heads=H, d_head=D))
     heads.mean_weights(layer, torch.randn(B, T, C))
-    heads.reshaped(torch.randn(B, T, C), torch.randn(3, C, C), H, True, False)
+    heads.reshaped(torch.randn(B, T, H * D), torch.randn(3, H * D, H * D), H, True, False)
     course_room("pictures.heads").maps({"looks": {"name": torch.rand(3, 4), "place": torch.rand(3, 4)}})
     course_room("experiments.chains").starts([0.5, 1.0], [3, 4])
     course_room("experiments.predictions").gaps(model, tokenizer, [3])
