@@ -533,7 +533,7 @@ for removed in (heads, [(1, 1), (2, 1)]):
     print(f"names right without {removed}: {right_without(*removed)['name']:.0%}")
 
 # %% [markdown]
-# Head 1 of layer 1 also looks at names, and the two replace each other: without either one nearly all names are right, without both far fewer. [[heads-removed]] In GPT-2 small there are such **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)), too. Now we remove each of the twelve heads, one at a time:
+# Head 1 of layer 1 also looks at names. Without either one nearly all names are right, without both far fewer: several heads raise the right name, and one of them may be missing. [[heads-removed]] (In GPT-2 small some heads even begin to work when another one is removed: **backup heads**, [Wang et al. 2022](https://arxiv.org/abs/2211.00593).) Now we remove each of the twelve heads, one at a time:
 
 # %%
 marked = [("name", 2, 1), ("name", 1, 2), ("object", 1, 0), ("place", 2, 2)]
@@ -566,7 +566,7 @@ assert largest_difference_of_ablations(model, ids, before) < 0.1
 stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 
 # %% [markdown]
-# - **It looks, and is hardly needed**: head 1 of layer 2, for names. [[heads-removed]]
+# - **It looks, and the most probable word is hardly ever another one without it**: head 1 of layer 2, for names. [[heads-removed]]
 # - **Look and use agree**: head 2 of layer 2, for places. [[heads-removed]]
 # - **It does not look at the answer, and is needed**: head 0 of layer 1, for objects. It works earlier: in lesson 05 the things took up their colours with it. And head 2 of layer 1, for names. [[heads-removed]]
 #
@@ -705,7 +705,7 @@ for head, changes in ((head, changes) for head, (often, changes) in added.items(
 # - The output projection is a sum, with one part for each head. [[sum-of-maps]]
 # - With grouped queries the cache becomes smaller, the number of scores does not. [[smaller-cache]]
 # - Where a head looks suggests what it is for; a removal tests it. [[heads-removed]]
-# - Zero or average, the removal shows the same. [[mean-removed]]
+# - Zero or average, without a head nearly the same words are right. [[mean-removed]]
 # - Head 2 of layer 1 looks at the name that is not the answer, and lowers it. [[not-this-one]]
 # - The other heads that look at names raise them. [[others-say-this-one]]
 #

@@ -203,7 +203,7 @@ def long_texts(lines: Mapping[str, Sequence[Tensor]], step: int, trained: int) -
     n = len(next(iter(found.values()))[0])
     title = "Beyond its training the loss rises"
     if len(lines) > 1:
-        title = "With a window, the loss no longer rises"
+        title = "With a window, most of the rise is gone"
     with axes(title, "position in the text", "loss, nats per token", (11.4, 5.8)) as (figure, ax):
         ax.axvspan(0, trained, color=QUIET, alpha=0.12)
         ax.text(trained / 2, 1.62, "as long as\nin training", size=19, ha="center", va="center")
