@@ -663,7 +663,7 @@ for first in (100, 200, 300):
 #
 # **Cut if short.** The picture; say its result.
 #
-# **Tried.** With Adam softmax twice needs 0.8, 1.1 and 1.6 times the updates at the rates 0.03, 0.1 and 0.3 (ten seeds): Adam hides the fault, and only the loss shows it. All that follows is for ten seeds, random scores of standard deviation 3, plain steps. With softmax once, 20 updates at the rates 1, 3 and 10 suffice for all answers in 30 of 30 runs. With softmax twice 2,000 updates suffice in none of 30 (59 to 84 % at the rate 1, 72 to 94 % at 3, 84 to 97 % at 10), and at the rate 1 even 20,000 updates lead to 88 to 97 % in five runs. With standard deviation 1 2,000 updates at the rate 1 suffice and 200 do not (84 to 97 %). A start from zeros shows nothing: one update breaks the tie, so all answers are right while the loss is still 3.465.
+# **Tried.** With Adam softmax twice needs 0.8, 1.1 and 1.6 times the updates at the rates 0.03, 0.1 and 0.3 (ten seeds): Adam hides the fault, and only the loss shows it. Ten seeds, random scores of standard deviation 3, plain steps. With softmax once, 20 updates at the rates 1, 3 and 10 suffice for all answers in 30 of 30 runs. With softmax twice 2,000 updates suffice in none of 30 (59 to 84 % at the rate 1, 72 to 94 % at 3, 84 to 97 % at 10), and at the rate 1 even 20,000 updates lead to 88 to 97 % in five runs. With standard deviation 1 2,000 updates at the rate 1 suffice and 200 do not (84 to 97 %). A start from zeros shows nothing: one update breaks the tie, so all answers are right while the loss is still 3.465.
 
 # %% [markdown]
 # ## 7. Break it: softmax twice

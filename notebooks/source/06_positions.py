@@ -515,7 +515,7 @@ def rotary_plain(x, at, base=10_000.0):
     return x * cos + partner * sin  # (B, H, T, D)
 
 
-# %% rows=["S0-24", "S0-25", "S0-27", "S1-15", "S1-16"] deck="Each number times its cosine, plus its partner times its sine"
+# %% rows=["S0-24", "S0-25", "S0-27", "S1-15", "S1-16"]
 from tinylm_classroom import trace
 
 queries = torch.randn(3, 2, 5, 64)  # (B, H, T, D)

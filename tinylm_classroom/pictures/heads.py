@@ -151,7 +151,7 @@ def flow(maps: Tensor) -> None:
             ax.add_patch(Rectangle((20.9, floor), 5.4, 4.6, **edge))
             _sheet(ax, 32.5, floor + 0.2, 1.4, 4.2, color)
             _sheet(ax, 39.6, floor + 0.9, 5.6, 2.8, color)
-            ax.text(33.2, floor + 2.3, str(head), ha="center", va="center", size=18, color="white")
+            ax.text(33.2, floor + 2.3, str(head), ha="center", va="center", size=19, color="white")
             _sheet(ax, 50, 6.6 + 1.3 * head, 6, 1.3, color)
             if head:
                 ax.text(49.1, 6.6 + 1.3 * head, "+", ha="center", va="center", size=TYPE)
@@ -159,8 +159,8 @@ def flow(maps: Tensor) -> None:
             style = {"arrowstyle": "-|>", "fc": INK, "ec": INK, "lw": 2}
             ax.annotate("", (x + 1.1, 9.4), (x - 1.1, 9.4), arrowprops=style)
         for name, (x, shape) in steps.items():
-            ax.text(x, 22.2, name, ha="center", va="center", size=18, weight="bold")
-            ax.text(x, -3.4, shape, ha="center", va="center", size=18)
+            ax.text(x, 22.2, name, ha="center", va="center", size=19, weight="bold")
+            ax.text(x, -3.4, shape, ha="center", va="center", size=19)
         ax.set(xlim=(-1, 58), ylim=(-4.6, 23.4), aspect="auto")
         ax.title.set_size(23)
         hide_axes(ax)
@@ -231,7 +231,7 @@ def maps(
     title = (
         "Look and use often disagree" if len(panels) > 1 else "Each head looks for different words"
     )
-    with drawing(11.4, 6.6, axes_grid=False) as figure:
+    with drawing(11.4, 5.6, axes_grid=False) as figure:
         both = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for ax, (name, panel) in zip(both, panels.items(), strict=True):
             shares = torch.stack([each.flatten() for each in panel.values()], -1)  # (L * H, kinds)
@@ -272,7 +272,7 @@ def _large_numbers(ax: Axes, shares: Tensor) -> None:
     for i, row in enumerate(shares.tolist()):
         for j, value in enumerate(row):
             if value >= SMALL:
-                where = {"ha": "center", "va": "center", "size": 17}
+                where = {"ha": "center", "va": "center", "size": 18}
                 ax.text(j, i, fixed(value, 2), color=ink_on(HEAT(min(value, 1.0))), **where)
 
 

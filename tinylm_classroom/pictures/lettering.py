@@ -13,5 +13,6 @@ def set_type(ax: Axes, points: float) -> None:
 def hide_axes(ax: Axes) -> None:
     """No axes and no labels: those a figure has are for its readers, and not drawn."""
     ax.axis("off")
+    ax.set(xticks=[], yticks=[])
     ax.xaxis.label.set_visible(False)
     ax.yaxis.label.set_visible(False)

@@ -277,7 +277,7 @@ def found_questions(
     grids["hidden"] = hidden
     errors = {n: _errors(learn, hidden, n, seeds) for n in (0, 10, 30, 100)}
     title = "From answers alone, each row becomes a question"
-    with drawing(12.4, 6.6, axes_grid=False) as figure:
+    with drawing(12.4, 6.4, axes_grid=False) as figure:
         above, below = figure.subfigures(2, 1, height_ratios=(4.4, 2.6))
         row = above.subplots(1, len(grids), sharey=True)
         for ax, (when, weights) in zip(row, grids.items(), strict=True):

@@ -69,7 +69,7 @@ def counting(maps: Mapping[str, Mapping[int, Tensor]], back: int) -> None:
                 ax.set(xticks=[0, 5, 10, 15], yticks=[0, 5, 10, 15])
                 when = "" if y else f"{n} updates"
                 ax.set_title(when, size=20, weight="normal", loc="center")
-                ax.tick_params(labelsize=19)
+                ax.tick_params(labelsize=20)
             row[0].set_ylabel(name, size=20)
         figure.supxlabel("looks at position", size=20)
     found = {
@@ -134,8 +134,8 @@ def circle(tips: Sequence[Sequence[float]]) -> None:
             ax.text(1.17 * x, 1.17 * y, f"{p}", ha="center", va="center", size=22, weight="bold")
         ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal", xticks=[-1, 0, 1])
         ax.set(yticks=[-1, 0, 1])
-        set_type(ax, 20)
-        ax.title.set_size(21)
+        set_type(ax, 21)
+        ax.set_title(title, size=21)
     display(
         figure,
         alt=f"{len(tips)} arrows on a circle, numbered from 0, each rotated by 1 radian further.",
