@@ -47,7 +47,7 @@ def test_losses_are_averaged_by_span_and_a_second_line_changes_the_title(shown):
     (first, facts), (second, _) = shown
     assert facts["table"]["whole text"] == ["0.30", "1.10"] and facts["table"]["positions"] == ["0 to 3", "4 to 7"]
     titles = [figure.axes[0].get_title(loc="left") or figure.axes[0].get_title() for figure in (first, second)]
-    assert "rises" in titles[0] and "no longer" in titles[1]
+    assert "rises" in titles[0] and "is gone" in titles[1]
 
 
 def test_waves_and_arrows_are_drawn_as_they_are(shown):
