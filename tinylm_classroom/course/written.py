@@ -80,21 +80,21 @@ class WrittenDeck(Deck):
             if solves:
                 self._say(cell.source)
             elif cell.cell_type == "markdown":
-                self._read(cell.source)
+                self._read(cell.source, opens=bool(HEADING.search(cell.source)))
         elif "exercise" in cell.metadata.get("tags", ()):
             self._exercise(cell)
         else:
             self._begin(kind)
             self._show(cell)
             if cell.cell_type == "markdown":
-                self._read(HEADING.sub("", cell.source))
+                self._read(cell.source, opens=False)
 
-    def _read(self, source: str) -> None:
-        """Notes the lesson's own text for the instructor: after a heading, for the next slide."""
+    def _read(self, source: str, opens: bool) -> None:
+        """Notes the lesson's own text for the instructor; one that opens, for the next slide."""
         text = HEADING.sub("", EVIDENCE.sub("", source)).strip()
         if not self.instructor or not text:
             return
-        if HEADING.search(source) or self._before or self._text_before:
+        if opens or self._before or self._text_before:
             self._text_before = "\n\n".join(filter(None, (self._text_before, text)))
         else:
             self._say(TEXT.format(text))

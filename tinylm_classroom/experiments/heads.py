@@ -17,6 +17,7 @@ from tinylm_lib.model import TransformerLM
 from tinylm_lib.storyworld.stories import Story
 
 from ..shapes.capture import capture
+from .rows import ids_of_words
 
 
 def heads_that_find(
@@ -120,6 +121,7 @@ def added_to_names(
 
     Directly: the part is taken out of the stream after the last block, so no later layer sees it.
     """
+    names = ids_of_words(tokenizer, storyworld.CLASSES["name"])
     heads = list(product(range(model.config.n_layers), range(model.config.n_heads)))
     often: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
     means: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
@@ -127,7 +129,7 @@ def added_to_names(
         _, ids, before = determined(tokenizer, ["name"], n, seed)
         caught = capture(model, ids[:, :-1])
         for head in heads:
-            added = _added(model, caught, tokenizer, ids, before["name"], *head)
+            added = _added(model, caught, ids, before["name"], names, *head)
             often[head].append(len(added) / before["name"].sum().item())
             means[head].append(added.mean().item())
     return {head: (min(often[head]), means[head]) for head in heads}
@@ -137,24 +139,24 @@ def added_to_names(
 def _added(
     model: TransformerLM,
     caught: Any,
-    tokenizer: Any,
     ids: Tensor,
     at: Tensor,
+    names: Tensor,
     layer: int,
     head: int,
 ) -> Tensor:
     """What a head adds to the logit of the name that it looks at most, at those of the marked words
     (B, T) where it does.
     """
-    names = torch.tensor([tokenizer.encode(f" {name}")[0] for name in storyworld.CLASSES["name"]])
     looks = caught.attention(layer).weights[:, head]  # (B, T, S)
     seen = ids.gather(1, looks.argmax(-1))  # (B, T)
+    at = at & torch.isin(seen, names)  # (B, T)
     n_heads = model.config.n_heads
     mixture = caught.inputs[f"blocks.{layer}.attention.o_proj"].chunk(n_heads, -1)[head]
     weight = model.blocks[layer].attention.o_proj.weight.chunk(n_heads, -1)[head]  # (C, D)
-    stream = caught.inputs["final_norm"] - mixture @ weight.T  # (B, T, C)
-    added = caught.logits - model.lm_head(model.final_norm(stream))  # (B, T, V)
-    return added.gather(-1, seen[..., None])[..., 0][at & torch.isin(seen, names)]
+    stream = caught.inputs["final_norm"][at] - mixture[at] @ weight.T  # (N, C)
+    added = caught.logits[at] - model.lm_head(model.final_norm(stream))  # (N, V)
+    return added.gather(-1, seen[at][:, None])[:, 0]
 
 
 def reshaped(

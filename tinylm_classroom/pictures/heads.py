@@ -17,8 +17,8 @@ from ..display.figures import axes, display, drawing, ink_on, unframed
 from ..display.numbers import fixed, learned
 from ..display.theme import HEAT, INK, LINE, QUIET, SERIES
 from ..shapes.capture import capture
-from .lettering import hide_axes, set_type
-from .story import LETTERS, draw_thread, draw_word, places
+from .lettering import hide_axes, set_type, side_by_side
+from .story import draw_story, draw_thread
 
 LEAST = 0.4  # of the weight that a thread needs
 SMALL = 0.05  # a number below it is not written
@@ -41,13 +41,11 @@ def threads(model: Any, tokenizer: Any, story: Story, kinds: Sequence[str], *, l
             for head, weight in enumerate(weights[:, target, source + 1].tolist()):
                 if weight > LEAST:
                     found.append((head, source, target, weight))
-    at = places(said)
     with drawing(11.4, 6.2, axes_grid=False) as figure:
         ax = figure.subplots()
         grounds = {target: SERIES[head] for head, _, target, _ in found}
         sources = {source for _, source, *_ in found}
-        for i, each in enumerate(said):
-            draw_word(ax, each.strip(), at[i], grounds.get(i), i in sources)
+        at = draw_story(ax, said, grounds, sources)
         for head, source, target, weight in found:
             aside = 0.5 * (head - 1.5)
             ends = []
@@ -61,10 +59,8 @@ def threads(model: Any, tokenizer: Any, story: Story, kinds: Sequence[str], *, l
         where = {"loc": "outside lower center", "ncols": 4, "frameon": False}
         if found:
             figure.legend(fontsize=TYPE, handlelength=1.6, **where)
-        limits = {"xlim": (-0.8, LETTERS + 1), "ylim": (at[-1][1] + 0.7, -0.5)}
-        ax.set(xticks=[], yticks=[], ylabel=" ", xlabel=" ", **limits)
+        ax.set_xlabel(" ")
         ax.set_title(title, size=24)
-        unframed(ax)
     pairs = [(f"head {head}", said[a].strip(), said[b].strip(), w) for head, a, b, w in found]
     told = ", ".join(f"{head} from {b} back to {a}" for head, a, b, _ in pairs) or "none"
     columns = zip(*(pairs or [("none", "none", "none", "-")]), strict=True)
@@ -102,7 +98,7 @@ def trained(one: Tensor, two: Tensor, losses: Mapping[str, Sequence[float]]) -> 
             unframed(ax)
         maps[0].set_ylabel("position", size=TYPE)
         for place, found in enumerate(losses.values()):
-            at = [place + 0.09 * (i - (len(found) - 1) / 2) for i in range(len(found))]
+            at = side_by_side(place, len(found), 0.09)
             dots.plot(at, found, "o", color=SERIES[place], markersize=12, linestyle="none")
         dots.axhline(LN_2, color=QUIET, lw=1.8, linestyle=":")
         dots.text(1.45, LN_2 + 0.03, "ln 2", size=18, color=QUIET, ha="right")

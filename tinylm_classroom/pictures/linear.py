@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 from ..display.figures import arrow, axes, box, display, drawing, ink_on, unframed
 from ..display.numbers import fixed, learned
 from ..display.theme import AXIS_COLORS, INK, QUIET, SERIES, SIGNED
-from .lettering import hide_axes, set_type
+from .lettering import hide_axes, set_type, side_by_side
 
 _MARKS = "osD^vX"
 _HUES = [*SERIES[:4], AXIS_COLORS["S"].light, INK]
@@ -289,8 +289,8 @@ def found_questions(
         above.suptitle(title, x=0.012, ha="left", weight="bold", size=22)
         ax = below.subplots()
         for place, runs in enumerate(errors.values()):
-            shift = [place + 0.06 * (i - (len(runs) - 1) / 2) for i in range(len(runs))]
-            ax.plot(shift, runs, "o", ms=12, color=SERIES[0], linestyle="none")
+            beside = side_by_side(place, len(runs), 0.06)
+            ax.plot(beside, runs, "o", ms=12, color=SERIES[0], linestyle="none")
         ax.set_xticks(range(len(errors)), [f"{updates} updates" for updates in errors], size=20)
         ax.tick_params(axis="y", labelsize=20)
         ax.set(xlim=(-0.5, len(errors) - 0.5), ylim=(-0.2, 1.1 * max(map(max, errors.values()))))
@@ -337,8 +337,8 @@ def fit_and_test(splits: Sequence[tuple[Tensor, Tensor]]) -> None:
     title = "Without it, the others keep their pronoun"
     with axes(title, "names", f"right pronouns of {n}", (10.4, 5.6)) as (figure, ax):
         for place, (runs, color) in enumerate(((fitted, SERIES[1]), (others, SERIES[0]))):
-            shift = [place + 0.06 * (i - (len(runs) - 1) / 2) for i in range(len(runs))]
-            ax.plot(shift, runs, "o", ms=15, color=color, linestyle="none", alpha=0.85)
+            beside = side_by_side(place, len(runs), 0.06)
+            ax.plot(beside, runs, "o", ms=15, color=color, linestyle="none", alpha=0.85)
         ax.axhline(n / 2, color=QUIET, lw=1.8, linestyle=":")
         ax.text(1.46, n / 2 + 0.4, "a coin", size=19, color=QUIET, ha="right")
         ax.set_xticks((0, 1), ("they made the direction", "they did not"))

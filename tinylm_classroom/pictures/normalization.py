@@ -13,12 +13,11 @@ from torch import Tensor
 from ..display.figures import axes, display, drawing
 from ..display.numbers import learned, rounded
 from ..display.theme import INK, LINE, QUIET, SERIES
-from .lettering import set_type
+from .lettering import LEVEL, set_type
 
 _WITHOUT = SERIES[1]
 _WITH = SERIES[0]
 _OVERFLOWN = 1.36  # of the loss of guessing: where a loss is drawn that is not a number
-_LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _WIDE = (19, 13, 7)  # so that dots on the same place are rings
 
 
@@ -61,7 +60,7 @@ def starts(factors: Sequence[float], without: Tensor, with_norm: Tensor, guessin
         "loss after 100 updates",
         (11.4, 6.2),
     ) as (figure, ax):
-        ax.axhline(guessing, **_LEVEL)
+        ax.axhline(guessing, **LEVEL)
         ax.text(9.45, guessing - 0.08, "guessing", size=20, ha="right", va="top", color=QUIET)
         for losses, color, aside in ((without, _WITHOUT, -0.2), (with_norm, _WITH, 0.2)):
             for place, row in enumerate(losses):

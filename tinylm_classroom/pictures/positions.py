@@ -10,9 +10,8 @@ from torch import Tensor
 
 from ..display.figures import arrow, axes, display, drawing
 from ..display.theme import HEAT, INK, QUIET, SERIES, SIGNED
-from .lettering import hide_axes, set_type
+from .lettering import hide_axes, set_type, side_by_side
 
-_LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _MARKERS = "sod"
 
 
@@ -240,5 +239,4 @@ def long_texts(lines: Mapping[str, Sequence[Tensor]], step: int, trained: int) -
 
 def _side_by_side(ax: Axes, at: float, values: Sequence[float], style: dict) -> None:
     """A dot for each value, a little apart."""
-    middle = (len(values) - 1) / 2
-    ax.plot([at + 0.035 * (j - middle) for j in range(len(values))], values, **style)
+    ax.plot(side_by_side(at, len(values), 0.035), values, **style)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..display.figures import axes, display, drawing, unframed
 from ..display.theme import INK, QUIET, SERIES
-from .lettering import set_type
+from .lettering import LEVEL, set_type
 
 _STAGES = ("score", "exponential", "probability")
 _DIAMOND: dict[str, Any] = {
@@ -23,7 +23,6 @@ _DIAMOND: dict[str, Any] = {
     "clip_on": False,
     "linestyle": "none",
 }
-_LEVEL: dict[str, Any] = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _EXAMPLES = (0.5, 0.7)  # exact probabilities of the two valleys
 
 
@@ -136,7 +135,7 @@ def table_learns(runs: Mapping[str, Runs], levels: Mapping[str, float]) -> None:
             middle = sum(one[n // 2] for one in losses) / len(losses)
             ax.text(n, middle - 0.2, name, color=color, size=20, va="top", ha="right")
         for name, level in levels.items():
-            ax.plot([0, n], [level, level], **_LEVEL)
+            ax.plot([0, n], [level, level], **LEVEL)
             ax.text(1.03 * n, level, name, color=QUIET, va="center", size=19)
         ax.set(xlim=(0, 1.62 * n), ylim=(0, 6.4), xticks=[0, n // 2, n])
         set_type(ax, 19)

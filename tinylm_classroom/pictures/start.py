@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 
 from tinylm_lib.storyworld import words
 
-from ..display.figures import axes, display, drawing, unframed
+from ..display.figures import axes, display, drawing
 from ..display.theme import INK, QUIET, SERIES
-from .story import LETTERS, draw_thread, draw_word, places
+from .lettering import LEVEL
+from .story import draw_story, draw_thread
 
 _MOST_BARS = 12
 _THREAD_COLORS = dict(zip(("people", "places", "things", "the saying"), SERIES, strict=False))
-_LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 
 
 def threads(
@@ -34,7 +34,6 @@ def threads(
     """
     said = words(story)
     shown = [each for each in found if each[2] in kinds and word in ("", said[each[0]].strip())]
-    at = places(said)
     with drawing(11.4, 6.2, axes_grid=False) as figure:
         ax = figure.subplots()
         grounds = {target: _THREAD_COLORS[kind] for _, target, kind, _ in shown}
@@ -42,8 +41,7 @@ def threads(
             grounds[impossible] = INK
         sources = {source for source, *_ in shown}
         sources |= {i for i, each in enumerate(said) if word and each.strip() == word}
-        for i, each in enumerate(said):
-            draw_word(ax, each.strip(), at[i], grounds.get(i), i in sources)
+        at = draw_story(ax, said, grounds, sources)
         for source, target, kind, lost in shown:
             ends = [(at[i][0] + len(said[i].strip()) / 2, at[i][1]) for i in (source, target)]
             draw_thread(ax, *ends, lost, _THREAD_COLORS[kind])
@@ -53,13 +51,10 @@ def threads(
             ax.plot([], [], "s", color=INK, markersize=17, label="impossible")
         where = {"loc": "outside lower center", "ncols": 5, "frameon": False}
         figure.legend(fontsize=20, handlelength=1.6, **where)
-        limits = {"xlim": (-0.8, LETTERS + 1), "ylim": (at[-1][1] + 0.7, -0.5)}
-        ax.set(xticks=[], yticks=[], ylabel=" ", **limits)
         ax.set_title(title, size=24)
         ax.set_xlabel(
             "a thread: change its first word, and its last is no longer expected", size=20
         )
-        unframed(ax)
     pairs = [(said[source].strip(), said[target].strip()) for source, target, *_ in shown]
     listed = ", ".join(f"{first} to {last}" for first, last in pairs) or "none"
     rows = [(*pair, each[3]) for pair, each in zip(pairs, shown, strict=True)]
@@ -165,7 +160,7 @@ def counting(runs: Mapping[int, Sequence[Sequence[float]]], levels: Mapping[str,
 def _draw_levels(ax: Axes, levels: Mapping[str, float], right: float) -> None:
     """Dotted lines with their names at the right, above one another where they would overlap."""
     for level in levels.values():
-        ax.axhline(level, **_LEVEL)
+        ax.axhline(level, **LEVEL)
     gap = 0.065 * (ax.get_ylim()[1] - ax.get_ylim()[0])
     below = -gap
     for name, level in sorted(levels.items(), key=lambda each: each[1]):

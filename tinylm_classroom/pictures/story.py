@@ -1,11 +1,12 @@
 """A story as lines of words, and threads from words to later ones."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.path import Path
 
+from ..display.figures import unframed
 from ..display.theme import INK, QUIET
 
 LETTERS = 62  # of a line of the story
@@ -29,6 +30,22 @@ def places(said: Sequence[str]) -> list[tuple[int, int]]:
     return found
 
 
+def draw_story(
+    ax: Axes, said: Sequence[str], grounds: Mapping[int, str], sources: Container[int]
+) -> list[tuple[int, int]]:
+    """All words of a story, and nothing else. Returns the place of each.
+
+    grounds: the colour under a word, for those that have one. sources: where threads begin.
+    """
+    at = places(said)
+    for i, word in enumerate(said):
+        draw_word(ax, word.strip(), at[i], grounds.get(i), i in sources)
+    limits = {"xlim": (-0.8, LETTERS + 1), "ylim": (at[-1][1] + 0.7, -0.5)}
+    ax.set(xticks=[], yticks=[], ylabel=" ", **limits)
+    unframed(ax)
+    return at
+
+
 def draw_word(
     ax: Axes, word: str, place: tuple[int, int], ground: str | None, is_source: bool
 ) -> None:
@@ -49,9 +66,9 @@ def draw_word(
 
 
 def draw_thread(
-    ax: Axes, start: tuple[float, float], end: tuple[float, float], lost: float, color: str
+    ax: Axes, start: tuple[float, float], end: tuple[float, float], strength: float, color: str
 ) -> None:
-    """A curve from below one word to another, thicker where more probability is lost."""
+    """A curve from below one word to another, thicker for a larger strength, 0 to 1."""
     x1 = start[0]
     x2 = end[0]
     y1 = start[1] + 0.27
@@ -62,5 +79,5 @@ def draw_thread(
         bend = max(0.3, (y2 - y1) / 2)
         curve = [(x1, y1), (x1, y1 + bend), (x2, y2 - bend), (x2, y2)]
     path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
-    line = {"fc": "none", "ec": color, "lw": 1 + 6 * lost, "alpha": 0.8, "capstyle": "round"}
+    line = {"fc": "none", "ec": color, "lw": 1 + 6 * strength, "alpha": 0.8, "capstyle": "round"}
     ax.add_patch(PathPatch(path, zorder=2, **line))

@@ -12,13 +12,12 @@ from tinylm_lib.text.bpe import BPETokenizer
 
 from ..display.figures import axes, display, drawing, ink_on, unframed
 from ..display.theme import HEAT, INK, QUIET, SERIES
-from .lettering import hide_axes, set_type
+from .lettering import LEVEL, hide_axes, set_type
 
 _WIDTH = 11.4
 _PALE = HEAT(0.12)
 _WHOLE = SERIES[0]
 _HIDDEN = SERIES[1]
-_LEVEL = {"color": QUIET, "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 _HARDEST = 4.0  # nats: the darkest ground
 
 
@@ -211,7 +210,7 @@ def by_text_seen(letters: Tensor, tokens: Mapping[str, tuple[float, Tensor]], fl
             middle = losses.mean().item()
             at = {"color": _HIDDEN, "size": 20, "ha": "right", "va": "top"}
             ax.text(size - 0.1, middle - 18, name, **at)
-        ax.axhline(floor, **_LEVEL)
+        ax.axhline(floor, **LEVEL)
         ax.text(known[-1], floor + 14, "floor", size=20, ha="right", va="bottom", color=QUIET)
         ax.text(2.1, letters[1].mean() + 60, "the last letters", color=_WHOLE, size=22)
         ax.set(ylim=(0, 1200), xlim=(0.4, len(letters) + 0.4), xticks=list(known))

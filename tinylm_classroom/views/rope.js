@@ -203,7 +203,7 @@ function mount(el, data) {
     put("position", Math.min(state.position, span - 1));
   });
   const bankPart = make("div", {},
-    make("div", { class: "bank", style: `grid-template-rows: 26px repeat(${pairs}, ${height}px)` },
+    make("div", { class: "bank", style: `grid-template-rows: 26px repeat(${pairs}, var(--row, ${height}px))` },
       make("span", {}, "pair"), make("span"), make("span", {}, "one circle takes"), ...rows.flat(), over),
     make("div", { class: "bank", "aria-hidden": "true" }, make("span", { style: "visibility: hidden" }, "pair"), ticks, make("span", { style: "visibility: hidden" }, "one circle takes")),
     make("p", { class: "key" }, make("span", {}, "across: position"), make("span", {}, "colour: cosine of the angle, −1", make("i", { class: "signed" }), "1"),
