@@ -470,8 +470,8 @@ assert sum(at < 40 for _, at in where if at is not None) < 0.14 * n_wrong
 SEED = 3
 chance = torch.Generator().manual_seed(SEED)
 hundred_new = [storyworld.story(chance) for _ in range(100)]
-found = storyworld.gaps(model, tokenizer, hundred_new)
-hard = [found["owner"], found["colour"]]  # they depend on who or what has something
+gaps = storyworld.gaps(model, tokenizer, hundred_new)
+hard = [gaps["owner"], gaps["colour"]]  # they depend on who or what has something
 per_story = sum(kind.n_words for kind in hard) / 100
 right = sum(kind.right * kind.n_words for kind in hard) / (100 * per_story)
 print(f"{per_story:.1f} such words in a story, its first choice is right: {right:.2f}")

@@ -251,9 +251,9 @@ predict(
 
 # %% deck="Below eps, 100 steps of AdamW do nothing"
 eps = 1e-8  # try 1e-20
-losses = train([0.4], no_norm, 0.001, torch.optim.AdamW, eps=eps).losses[0]  # (5)
+with_eps = train([0.4], no_norm, 0.001, torch.optim.AdamW, eps=eps).losses[0]  # (5)
 print(f"0.4 to the power of 24: {0.4**24:.0e}; eps: {eps:.0e}")
-print("loss of each seed:", *(learned(loss, 1, 3) for loss in losses.tolist()))
+print("loss of each seed:", *(learned(loss, 1, 3) for loss in with_eps.tolist()))
 
 # %% tags=["source-hidden"] evidence="eps-of-adamw" tried="seeds"
 # Checked: at 0.4 eps decides whether AdamW moves, and it never learns; plain steps save 1.1 and 1.2.

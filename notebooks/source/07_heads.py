@@ -340,13 +340,13 @@ hint("multi_head_attention")
 # %%
 from tinylm_classroom import reshaped, show, trace
 
-layer = Attention(ModelConfig(d_model=C, n_heads=H, position="none"))
+attention = Attention(ModelConfig(d_model=C, n_heads=H, position="none"))
 
 
 def in_steps(x):
-    q = layer.split(x @ w_q.T)  # (B, T, C) -> (B, H, T, D)
-    k = layer.split(x @ w_k.T)  # (B, T, C) -> (B, H, S, D)
-    v = layer.split(x @ w_v.T)  # (B, T, C) -> (B, H, S, D)
+    q = attention.split(x @ w_q.T)  # (B, T, C) -> (B, H, T, D)
+    k = attention.split(x @ w_k.T)  # (B, T, C) -> (B, H, S, D)
+    v = attention.split(x @ w_v.T)  # (B, T, C) -> (B, H, S, D)
     scores = q @ k.mT / D**0.5  # (B, H, T, D) @ (B, H, D, S) -> (B, H, T, S)
     masked = scores.masked_fill(~causal_mask(T), -torch.inf)  # (B, H, T, S)
     weights = masked.softmax(-1)  # (B, H, T, S)
@@ -360,14 +360,14 @@ trace(in_steps, x, sizes={"B": B, "T": T, "C": C, "H": H, "D": D, "S": T})
 # %% tags=["source-hidden"] rows=["S0-33", "S0-34", "S1-21", "S1-22", "S1-23", "S2-4"]
 # Checked: loop, steps and the library's layer are equal; so is the rotation of each head.
 for projection, w in zip("qkvo", (w_q, w_k, w_v, w_o), strict=True):
-    layer.get_submodule(f"{projection}_proj").weight.data.copy_(w)
+    attention.get_submodule(f"{projection}_proj").weight.data.copy_(w)
 at = torch.arange(T)  # (T)
-assert layer(x, at).allclose(merged @ w_o.T, atol=1e-5) and in_steps(x).allclose(layer(x, at), atol=1e-5)
+assert attention(x, at).allclose(merged @ w_o.T, atol=1e-5) and in_steps(x).allclose(attention(x, at), atol=1e-5)
 rotating = Attention(ModelConfig(d_model=C, n_heads=H, position="rotary"))
-rotating.load_state_dict(layer.state_dict())
-heads = layer.split(q)  # (B, H, T, D)
+rotating.load_state_dict(attention.state_dict())
+heads = attention.split(q)  # (B, H, T, D)
 assert rotating.rotation(heads, at)[:, 1:2].equal(rotating.rotation(heads[:, 1:2], at))
-assert torch.allclose(rotating(x, 0 * at), layer(x, at)) and not torch.allclose(rotating(x, at), layer(x, at))
+assert torch.allclose(rotating(x, 0 * at), attention(x, at)) and not torch.allclose(rotating(x, at), attention(x, at))
 dropping = Attention(ModelConfig(d_model=C, n_heads=H, attention_dropout=0.5))
 assert not torch.equal(dropping(x, at), dropping(x, at)) and torch.equal(dropping.eval()(x, at), dropping(x, at))
 
@@ -548,10 +548,10 @@ for layer in range(3):
 figures.maps({"Where the head looks": looked_at, "What is lost without it": lost}, marked)
 
 # %% tags=["source-hidden"] evidence="heads-removed" tried="held-out"
-# Checked in three other sets of stories: the framed cells, and two heads for names.
+# Checked in three other sets of stories, and in ours: the framed cells, and two heads for names.
 SEEDS = (1, 2, 3)
-for seed in SEEDS:
-    stories, ids, before = determined(tokenizer, kinds, 40, seed)
+for seed in (*SEEDS, SEED):
+    stories, ids, before = determined(tokenizer, kinds, 60, seed)
     look = heads_that_find(model, tokenizer, stories)
     for (kind, depth, head), looks, needed in zip(marked, (1, 0, 0, 1), (0, 1, 1, 1), strict=True):
         share, right = look[kind][depth, head], right_without((depth, head))[kind]
@@ -656,10 +656,10 @@ print(f"{wrong.sum()} names are now wrong, {same} of them are that name")
 # END
 
 # %% tags=["source-hidden"] evidence="not-this-one" tried="held-out"
-# Checked in three other sets: it looks at the other name, and each newly wrong name is that one.
+# Checked in three other sets, and in ours: it looks at the other name, and newly wrong names are that one.
 SEEDS = (1, 2, 3)
-for seed in SEEDS:
-    _, ids, before = determined(tokenizer, kinds, 30, seed)
+for seed in (*SEEDS, SEED):
+    _, ids, before = determined(tokenizer, kinds, 60, seed)
     at_names = before["name"]  # (B, T)
     right_name = ids[:, 1:][at_names]  # (N)
     looked, said = looked_at_most(1, 2), logits_without((1, 2)).argmax(-1)
