@@ -548,10 +548,10 @@ for layer in range(3):
 figures.maps({"Where the head looks": looked_at, "What is lost without it": lost}, marked)
 
 # %% tags=["source-hidden"] evidence="heads-removed" tried="held-out"
-# Checked in three other sets of stories, and in ours: the framed cells, and two heads for names.
+# Checked in three other sets of stories: the framed cells, and two heads for names.
 SEEDS = (1, 2, 3)
-for seed in (*SEEDS, SEED):
-    stories, ids, before = determined(tokenizer, kinds, 60, seed)
+for seed in SEEDS:
+    stories, ids, before = determined(tokenizer, kinds, 40, seed)
     look = heads_that_find(model, tokenizer, stories)
     for (kind, depth, head), looks, needed in zip(marked, (1, 0, 0, 1), (0, 1, 1, 1), strict=True):
         share, right = look[kind][depth, head], right_without((depth, head))[kind]
