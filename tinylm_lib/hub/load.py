@@ -10,24 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..config import ModelConfig
 from ..files import foreign
 from ..layers import pick
 from ..lora import refuse_lora
 from ..model import TransformerLM
-from ..positions import Tables
-from ..quantization import QUANTIZED, Int8Weight, quantize_model, refuse_quantized
+from ..quantization import QUANTIZED, refuse_quantized
 from ..text.base import Tokenizer
 from ..text.hugging_face import HubTokenizer, tokenizer_json
-from .convert import (
-    HubTensor,
-    family_of,
-    hub_tensors,
-    read_config,
-    to_ours,
-    to_theirs,
-    write_config,
-)
+from .assemble import TIED, assemble, check_sizes, check_tensors, plan_of, skeleton
+from .convert import family_of, read_config, to_theirs, write_config
 from .families import Family
 from .folder import (
     CONFIG,
@@ -44,9 +35,6 @@ from .folder import (
     write_folder,
 )
 
-# safetensors' names and torch's
-DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-TIED = "lm_head.weight"
 KEPT_IDS = ("bos_token_id", "pad_token_id")
 # otherwise transformers adds the family's own tokens
 GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
@@ -75,10 +63,10 @@ def load_hf(path_or_id: str | Path, quantize: str | None = None) -> TransformerL
     except (ValueError, TypeError) as e:
         raise ValueError(f"{folder / CONFIG}: {e}") from None
     stored = _full_names(stored_tensors(folder), family)
-    _check_sizes(config, stored, folder)
-    model = _skeleton(config)
-    plan = _plan(model, family)
-    _check_tensors(plan, stored, folder)
+    check_sizes(config, stored, folder / CONFIG)
+    model = skeleton(config)
+    plan = plan_of(model, family)
+    check_tensors(plan, stored, folder, CONFIG)
     if config.tie_embeddings and TIED in stored:
         embedding = next(entry.name for entry in plan if entry.ours == ["embed.weight"])
         if not torch.equal(stored[TIED].read(), stored[embedding].read()):
@@ -86,23 +74,7 @@ def load_hf(path_or_id: str | Path, quantize: str | None = None) -> TransformerL
                 f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set "
                 "it false"
             )
-    if quantize is not None:
-        model = quantize_model(model.eval(), quantize)
-    small = {
-        name: module for name, module in model.named_modules() if isinstance(module, Int8Weight)
-    }
-    state: dict[str, Tensor] = {}
-    for entry in plan:
-        for name, weight in to_ours(entry, stored[entry.name].read(), config).items():
-            try:
-                small[name].hold(weight) if name in small else state.update({name: weight})
-            except ValueError as e:
-                raise ValueError(f"{folder}: {entry.name}: {e}") from None
-    model.load_state_dict({**model.state_dict(), **state}, assign=True)
-    for module in model.modules():
-        if isinstance(module, Tables):
-            module.build("cpu")
-    return model.eval()
+    return assemble(model, plan, stored, folder, quantize)
 
 
 def save_hf(
@@ -130,9 +102,9 @@ def save_hf(
         raise ValueError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}")
     values = write_config(model.config)
     ours = model.state_dict()
-    skeleton = _skeleton(model.config)
-    _check_same(skeleton, ours)
-    plan = _plan(skeleton, family_of(values))
+    bare = skeleton(model.config)
+    _check_same(bare, ours)
+    plan = plan_of(bare, family_of(values))
     dtype = next(iter(ours.values())).dtype
     values["torch_dtype"] = str(dtype).removeprefix("torch.")
     shards: list[dict[str, Callable[[], Tensor]]] = [{}]
@@ -218,16 +190,6 @@ def _check_beginning(tokenizer: HubTokenizer, folder: Path) -> None:
         )
 
 
-def _skeleton(config: ModelConfig) -> TransformerLM:
-    with torch.device("meta"):
-        return TransformerLM(config)
-
-
-def _plan(model: TransformerLM, family: Family) -> list[HubTensor]:
-    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
-    return list(hub_tensors(family, shapes, model.config.n_layers))
-
-
 def _full_names(stored: dict[str, Stored], family: Family) -> dict[str, Stored]:
     """The tensors by their full names, without the buffers of old files.
 
@@ -240,45 +202,9 @@ def _full_names(stored: dict[str, Stored], family: Family) -> dict[str, Stored]:
     return {name: t for name, t in full.items() if not family.passed_over.fullmatch(name)}
 
 
-def _check_sizes(config: ModelConfig, stored: dict[str, Stored], folder: Path) -> None:
-    """Raise ValueError before a model is built that is larger than the files."""
-    n = sum(torch.Size(t.shape).numel() for t in stored.values())
-    for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_head", "d_ff"):
-        if getattr(config, name) > n:
-            raise ValueError(
-                f"{folder / CONFIG}: {name} {getattr(config, name)} exceeds the {n} numbers in the "
-                "files"
-            )
-
-
-def _check_tensors(plan: list[HubTensor], stored: dict[str, Stored], folder: Path) -> None:
-    """Raise ValueError naming the first tensor that is missing, left over, or of another shape or
-    dtype.
-    """
-    wanted = {entry.name: entry.shape for entry in plan}
-    for name in sorted(wanted.keys() | (stored.keys() - {TIED})):
-        here = wanted.get(name, "none")
-        there = stored[name].shape if name in stored else "missing"
-        if here != there:
-            fix = f". If its head is the embedding, set tie_word_embeddings to true in {CONFIG}"
-            fix = fix if name == TIED and there == "missing" else ""
-            raise ValueError(
-                f"{folder}: {name} is {there} in the files, and the model of {CONFIG} has "
-                f"{here}{fix}"
-            )
-    dtypes = {stored[name].dtype: name for name in wanted}
-    if other := [dtype for dtype in dtypes if dtype not in DTYPES]:
-        raise ValueError(
-            f"{folder}: {dtypes[other[0]]} is of dtype {other[0]}; only {', '.join(DTYPES)} are "
-            "read"
-        )
-    if len(dtypes) > 1:
-        raise ValueError(f"{folder}: dtypes are mixed ({dtypes}); convert all tensors to one")
-
-
-def _check_same(skeleton: nn.Module, ours: dict[str, Tensor]) -> None:
+def _check_same(bare: nn.Module, ours: dict[str, Tensor]) -> None:
     """Raise ValueError unless a model's weights (...) are those of its config, all of one dtype."""
-    wanted = {name: tuple(t.shape) for name, t in skeleton.state_dict().items()}
+    wanted = {name: tuple(t.shape) for name, t in bare.state_dict().items()}
     for name in sorted(wanted.keys() | ours.keys()):
         here = wanted.get(name, "none")
         there = tuple(ours[name].shape) if name in ours else "missing"
