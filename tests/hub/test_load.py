@@ -362,6 +362,21 @@ def test_what_we_cannot_compute_is_refused_by_name(what: str, tmp_path: Path) ->
         load_hf(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2", "Qwen3"])
+def test_a_base_that_was_lost_is_refused_where_no_published_file_lacks_it(name: str, tmp_path: Path) -> None:
+    llama_folder(tmp_path, name)
+    edit_json(tmp_path / "config.json", rope_parameters=...)
+    said = r"config.json: rope_theta is missing, the base of the rotation, .*; take config.json from where"
+    with pytest.raises(ValueError, match=said):
+        load_hf(tmp_path)
+    edit_json(tmp_path / "config.json", rope_scaling=None)  # as the files of Llama 2, which have this field alone
+    if name == "Llama":
+        assert load_hf(tmp_path).config.rope_base == 10_000.0
+    else:
+        with pytest.raises(ValueError, match=said):
+            load_hf(tmp_path)
+
+
 @pytest.mark.parametrize("ending", [[], [1], [7, 1]])
 def test_the_ids_that_end_a_text_are_written_and_read_here_and_there(ending: list[int], tmp_path: Path) -> None:
     config = ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2)
@@ -715,7 +730,7 @@ def test_a_byte_order_mark_in_a_tokenizer_of_ours_is_read_over(tmp_path: Path) -
     [
         (["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"], "model.safetensors.index.json is"),
         (["consolidated.safetensors"], "of the model's makers"), (["consolidated.00.pth"], "a pickle can run code"),
-        (["pytorch_model.bin"], "a pickle can run code"), (["small-q4.gguf"], "GGUF is not read here.*gguf_file="),
+        (["pytorch_model.bin"], "a pickle can run code"), (["small-q4.gguf"], "Open this file with load_model"),
         (["adapter_model.safetensors"], "update for another model"), (["weights.safetensors"], "name it model.saf"),
     ],
 )  # fmt: skip
@@ -728,7 +743,10 @@ def test_a_folder_with_a_model_in_another_form_says_which(names: list[str], says
     with pytest.raises(ValueError, match=rf"holds no model.safetensors, only {names[0]}, and .*{says}"):
         load_hf(tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"config.json is missing in .*, which holds .*; give the folder of"):
+    (tmp_path / "tokenizer.json").unlink()
+    is_gguf = names[0].endswith(".gguf")
+    without = r"config.json is missing in .*, which holds .*; give the folder of"
+    with pytest.raises((FileNotFoundError, ValueError), match="holds a model in GGUF; open" if is_gguf else without):
         load_model(tmp_path)
 
 

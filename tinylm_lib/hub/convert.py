@@ -48,7 +48,7 @@ def read_config(values: Values) -> ModelConfig:
     for field in family.fields:
         ours |= _read(field, values)
     if family.rotary:
-        ours |= _read_rope(values)
+        ours |= _read_rope(values, family)
     for name, needed in family.needs.items():
         if values.get(name, needed) != needed:
             raise ValueError(
@@ -97,9 +97,12 @@ def _read(field: Field, values: Values) -> Values:
 _ROPES = {"default": None, "llama3": STRETCH}
 
 
-def _read_rope(values: Values) -> Values:
+def _read_rope(values: Values, family: Family) -> Values:
     """rope_base and rope_scaling, from `rope_theta` and `rope_scaling` or, since transformers 5,
     `rope_parameters`.
+
+    A config.json without the base has lost it, but for those of Llama 2, in which rope_scaling
+    alone is named: another base would give a model that reads short texts almost as well.
     """
     rope: Values = {}
     alone = {
@@ -131,7 +134,15 @@ def _read_rope(values: Values) -> Values:
         raise ValueError(
             f"rope_parameters has angles of its own for {nested[0]}; here all layers rotate alike"
         )
-    return {"rope_base": rope.get("rope_theta", 10_000.0), "rope_scaling": scaling}
+    old = family.first_base if "rope_scaling" in values else None
+    base = rope.get("rope_theta", old)
+    if base is None:
+        raise ValueError(
+            "rope_theta is missing, the base of the rotation, and rope_parameters does not have it "
+            "either; take config.json from where the model was published (for Llama 1 and 2 it is "
+            "10000.0)"
+        )
+    return {"rope_base": base, "rope_scaling": scaling}
 
 
 def _check_window(window: Any, values: Values) -> None:

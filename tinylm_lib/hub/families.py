@@ -53,6 +53,7 @@ class Family:
     passed_over: re.Pattern  # tensors that old files carry and nobody needs
     rotary: bool = True
     whole_heads: bool = False  # d_model must be a multiple of n_heads
+    first_base: float | None = None  # rope_theta of the files from before that field
 
     def __post_init__(self) -> None:
         if both := sorted(_names_of(self.fields) & set(self.has)):
@@ -175,6 +176,7 @@ MODEL_TYPES = {
         Field("attention_bias", ("qkv_bias", "o_bias"), False),
         Field("mlp_bias", ("ffn_bias",), False),
         whole_heads=True,
+        first_base=10_000.0,
     ),
     "mistral": _like_llama(
         "MistralForCausalLM", "MistralModel", *_HEADS, window=_window,
