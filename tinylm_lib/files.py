@@ -108,7 +108,7 @@ _FOREIGN = {
         "model in safetensors"
     ),
     b"\x80": "a pickle under another name; take a version of the model in safetensors",
-    b"GGUF": "a GGUF file under another name; take a version of the model in safetensors",
+    b"GGUF": "a GGUF file under another name; open it alone with load_model",
     b"\xff\xfe": "a text in UTF-16; save it again as UTF-8",
     b"\xfe\xff": "a text in UTF-16; save it again as UTF-8",
 }

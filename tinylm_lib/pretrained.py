@@ -1,4 +1,4 @@
-"""Trained models: those that ship with the library, and those of Hugging Face, in and out.
+"""Trained models: those that ship with the library, those of Hugging Face, in and out, and GGUF.
 
 Notebook 05.
 """
@@ -7,8 +7,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from .hub import load_hf, load_hf_tokenizer, save_hf
-from .hub.folder import CONFIG, HUB_ID, TOKENIZER
+from .hub import is_gguf, load_gguf, load_hf, load_hf_tokenizer, save_hf
+from .hub.folder import CONFIG, HUB_ID, TOKENIZER, check_form
 from .layers import pick
 from .model import TransformerLM
 from .quantization import QUANTIZED, quantize_model
@@ -31,28 +31,32 @@ WEIGHTS = Path(__file__).with_name("weights")
 
 def load_model(source: str | Path, quantize: str | None = None) -> tuple[TransformerLM, Tokenizer]:
     """Open a model and its tokenizer, on the CPU and in evaluation mode; the weights keep the dtype
-    of the file.
+    of the file, and those of GGUF become fp32.
 
     source: the name of a shipped model ("storyworld"), a folder of `train` or of a checkpoint, a
-    folder of Hugging Face with tokenizer.json, or an id of the hub. A name that ships comes first;
-    ./storyworld is a folder.
+    folder of Hugging Face with tokenizer.json, an id of the hub, or a GGUF file. A name that ships
+    comes first; ./storyworld is a folder.
     quantize: "int8" for weights in 8 bits, see `quantize_model`.
     Raises FileNotFoundError for anything else and for a missing tokenizer.json, OSError where the
-    hub cannot be reached, ValueError for damaged files and for a checkpoint without a tokenizer.
+    hub cannot be reached, ValueError for damaged files, for a checkpoint without a tokenizer, and
+    for what a file of Hugging Face or GGUF has and our model cannot compute.
     """
     loaded = open_model(source, quantize)
     return loaded.model.eval(), loaded.tokenizer
 
 
 def open_model(source: str | Path, quantize: str | None = None) -> Checkpoint:
-    """As `load_model`, with what else a checkpoint holds; a model of Hugging Face is at step 0 and
-    has no more.
+    """As `load_model`, with what else a checkpoint holds; a model of Hugging Face or GGUF is at
+    step 0 and has no more.
     """
     if quantize is not None:
         pick(QUANTIZED, quantize, "quantize")
     is_folder = os.path.isdir(source)
     if str(source) in _shipped():
         loaded = load_pretrained(str(source), quantize)
+    elif os.path.isfile(source) and (Path(source).suffix == ".gguf" or is_gguf(source)):
+        model, of_file = load_gguf(source, quantize)
+        loaded = Checkpoint(model, 0, of_file, None, None, {}, {})
     elif (
         is_folder
         and not os.path.isfile(Path(source) / CONFIG)
@@ -60,12 +64,14 @@ def open_model(source: str | Path, quantize: str | None = None) -> Checkpoint:
     ):
         loaded = _quantized(load(latest(source)), quantize)
     elif is_folder or (not os.path.exists(source) and HUB_ID.fullmatch(str(source))):
+        if is_folder:
+            check_form(Path(source))
         tokenizer = load_hf_tokenizer(source)
         loaded = Checkpoint(load_hf(source, quantize), 0, tokenizer, None, None, {}, {})
     else:
         raise FileNotFoundError(
             f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of "
-            f"train) or {CONFIG} (of Hugging Face), the name of a shipped model "
+            f"train) or {CONFIG} (of Hugging Face), a GGUF file, the name of a shipped model "
             f"({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if loaded.tokenizer is None:

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from ..data.encoding import encode_files
 from ..data.token_file import open_tokens
 from ..files import explained
+from ..hub import is_gguf, load_gguf_tokenizer
 from ..hub.folder import TOKENIZER
 from ..pretrained import load_hf_tokenizer, open_model
 from ..runs.run import typed
@@ -101,11 +102,14 @@ def _tokenizer(arguments: argparse.Namespace, paths: list[Path], bar: dict[str, 
 
 
 def open_tokenizer(source: str) -> Tokenizer:
-    """Open the tokenizer of a file, a token file, a run or checkpoint, or a model of Hugging Face.
+    """Open the tokenizer of a file, a token file, a GGUF file, a run or checkpoint, or a model of
+    Hugging Face.
 
     Raises FileNotFoundError, OSError or ValueError where there is none.
     """
     path = Path(source)
+    if path.is_file() and is_gguf(path):
+        return load_gguf_tokenizer(path)
     if path.is_file():
         with open(path, "rb") as file:
             is_json = file.read(1) == b"{"  # a token file begins with a length

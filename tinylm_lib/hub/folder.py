@@ -15,6 +15,7 @@ from torch import Tensor
 from ..files import explained, foreign, put_in_place, sync
 from ..text.hugging_face import package
 from ..training.checkpoint import MANIFEST
+from .gguf_header import is_gguf
 
 CONFIG = "config.json"
 TENSORS = "model.safetensors"
@@ -39,6 +40,8 @@ def find_folder(path_or_id: str | Path, wanted: str = CONFIG) -> Path:
     folder = Path(path_or_id)
     if folder.is_dir():
         return folder
+    if folder.is_file() and is_gguf(folder):
+        raise ValueError(f"{folder} is a GGUF file; open it with load_model")
     if folder.exists():
         raise ValueError(f"{folder} is a file; give the folder that holds {wanted}")
     if not HUB_ID.fullmatch(str(path_or_id)):
@@ -96,11 +99,7 @@ _OTHERS = {
         PICKLES,
         f"only safetensors is read, because a pickle can run code. Take one with {TENSORS}",
     ),
-    "*.gguf": (
-        f"GGUF is not read here. Take a version of the model that has {TENSORS}, or make it with "
-        "transformers: AutoModelForCausalLM.from_pretrained(folder, gguf_file=...).dequantize() "
-        "and save_pretrained"
-    ),
+    "*.gguf": "that is a whole model in one file, in GGUF. Open this file with load_model",
     "consolidated*.safetensors": (
         f"that is a format of the model's makers. Take one with {TENSORS}, of transformers"
     ),
@@ -112,6 +111,19 @@ _OTHERS = {
     ),
     "*.safetensors": f"if that is a whole model, name it {TENSORS}",
 }
+
+
+def check_form(folder: Path) -> None:
+    """Raise for a folder that does not hold a model of Hugging Face: ValueError where the model is
+    a GGUF file, FileNotFoundError where config.json is missing, which says how a model is built.
+    """
+    files = sorted(path.name for path in folder.glob("*.gguf"))
+    if files and not any(folder.glob("*.safetensors*")):
+        raise ValueError(
+            f"{folder} holds a model in GGUF; open its file {files[0]} with load_model"
+        )
+    if not (folder / CONFIG).is_file():
+        read_text(folder / CONFIG)
 
 
 def others(folder: Path) -> str:

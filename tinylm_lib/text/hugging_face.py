@@ -18,8 +18,8 @@ from .cutting import blocks
 OVERLAP = 4096  # characters that two neighbouring windows of a stream share
 
 
-def package(name: str) -> Any:
-    """A package that only files of Hugging Face need.
+def package(name: str, extra: str = "hf") -> Any:
+    """A package that only files of Hugging Face or GGUF need, and the extra that installs it.
 
     Raises ModuleNotFoundError for one that is not installed, and says how to install it.
     """
@@ -27,7 +27,7 @@ def package(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f"the package {name} is not installed; pip install 'tinylm-lib[hf]'"
+            f"the package {name} is not installed; pip install 'tinylm-lib[{extra}]'"
         ) from None
 
 
