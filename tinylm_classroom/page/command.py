@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tinylm_lib page", description=__doc__, allow_abbrev=False
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    says = "folder or id of a model, or the name of a shipped one (storyworld)"
+    says = "folder, GGUF file or id of a model, or the name of a shipped one (storyworld)"
     parser.add_argument("source", metavar="SOURCE", help=says)
     says = f"the file to write (default {default['path']})"
     parser.add_argument("--to", type=Path, metavar="FILE", default=default["path"], help=says)

@@ -29,7 +29,7 @@ def add_sample(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("sample", help="continue a prompt")
     p.set_defaults(do=run_sample)
-    where = f"folder or id of a model, or the name of a shipped one (default {RunConfig.out})"
+    where = f"folder, GGUF file or id of a model, or a shipped name (default {RunConfig.out})"
     where = {"dest": "source", "metavar": "SOURCE", "default": RunConfig.out, "help": where}
     p.add_argument("--from", "--checkpoint", **where)
     for name, (kind, default, says) in FLAGS.items():

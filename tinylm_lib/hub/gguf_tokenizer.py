@@ -106,7 +106,7 @@ def _tokens(metadata: dict[str, Any]) -> list[str]:
     for name in ("tokens", "merges"):
         if not isinstance(metadata[KEY + name], list):
             raise ValueError(f"{KEY}{name} must be texts, and they are numbers; download it again")
-    tokens = metadata[f"{KEY}tokens"]
+    tokens: list[str] = metadata[f"{KEY}tokens"]
     if (n := len(metadata[f"{KEY}token_type"])) != len(tokens):
         raise ValueError(
             f"{KEY}token_type has {n} values for {len(tokens)} tokens; download it again"

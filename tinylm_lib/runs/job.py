@@ -39,7 +39,7 @@ class RunConfig(Record):
         None, "a token file of the command tokens instead of a corpus: mapped, not read"
     )
     source: str | None = option(
-        None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub"
+        None, "fine-tune this: a folder, a GGUF file, a shipped model's name, an id of the hub"
     )
     tokenizer: str | None = choice(
         None, TOKENIZERS, "what a token is; words for storyworld, bytes for others"
