@@ -403,6 +403,15 @@ def test_what_is_not_a_sound_file_of_this_format_is_named(content: bytes, says: 
         load_model(path)
 
 
+def test_a_scale_that_is_not_finite_is_named_with_its_tensor(tmp_path: Path) -> None:
+    path = written(tmp_path / "model.gguf", kind="Q8_0")
+    begin, content = read_header(path).tensors["blk.1.attn_k.weight"].begin, bytearray(path.read_bytes())
+    content[begin : begin + 2] = np.float16(np.inf).tobytes()
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"model.gguf: blk.1.attn_k.weight: not all of its numbers are finite; down"):
+        load_model(path)
+
+
 def test_an_alignment_of_nothing_is_named(tmp_path: Path) -> None:
     path = patched(
         written(tmp_path / "a.gguf", **{"general.alignment": 32}), "general.alignment", 4, struct.pack("<I", 0)
