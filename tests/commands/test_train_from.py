@@ -19,7 +19,8 @@ from tinylm_lib import ModelConfig, TrainConfig, TransformerLM
 from tinylm_lib.__main__ import main
 from tinylm_lib.data.token_file import write_tokens
 from tinylm_lib.pretrained import FINE_TUNING, load_hf, load_model, open_model, save_hf
-from tinylm_lib.runs.job import RunConfig, fine_tune
+from tinylm_lib.runs.job import fine_tune
+from tinylm_lib.runs.settings import RunConfig
 from tinylm_lib.text.tokenizers import ByteTokenizer, WordTokenizer
 from tinylm_lib.training import checkpoint
 
@@ -150,7 +151,7 @@ MISTAKES = {
     "--from untold --corpus text.txt": "the checkpoint in untold has no tokenizer",
     "--from words --corpus text.txt": "text.txt: word ' the' at position 14 is not one of the 4",
     "--from broken --corpus text.txt": "broken: embed.weight holds values that are not finite; take another checkpoint",
-    "--from source": "--from needs the text to learn from; give --corpus FILE or --tokens FILE",
+    "--from source": "--from needs the text to learn from; give --corpus FILE, --tokens FILE or",
     "--from source --tokens words.tokens": "was made with another tokenizer",
     "--from source --corpus text.txt --tokenizer words": "a fine-tuned model keeps its tokenizer; leave out",
     "--from source --corpus text.txt --preset llama": "keeps its sizes and choices; leave out --preset",
