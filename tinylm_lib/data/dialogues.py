@@ -47,7 +47,7 @@ def read_dialogues(path: str | Path) -> tuple[list[list[Turn]], str]:
 
     Returns the dialogues, and the sha256 of the text.
     Raises FileNotFoundError for a missing file, ValueError, naming the line, what is wrong and what
-    to do, for a line that is no such dialogue.
+    to do, for a line that is not such a dialogue.
     """
     if not is_file(path):
         raise FileNotFoundError(f"{path} is not a file; give one whose lines are such as {EXAMPLE}")
