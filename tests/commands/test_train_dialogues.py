@@ -17,6 +17,7 @@ from tinylm_lib import ModelConfig, TransformerLM
 from tinylm_lib.config import IGNORED
 from tinylm_lib.data.dialogues import encode_dialogue
 from tinylm_lib.pretrained import load_model, open_model
+from tinylm_lib.runs.dataset import cut_dialogues
 from tinylm_lib.text.tokenizers import ByteTokenizer
 from tinylm_lib.training import checkpoint
 
@@ -154,6 +155,14 @@ def test_dialogues_may_be_all_of_the_text(shell: Shell) -> None:
     assert "keeps no text to measure it on" in shell("eval tuned", status=2)
 
 
+@pytest.mark.parametrize("n", [2, 3, 7, 9, 19])
+def test_the_advised_share_leaves_a_dialogue_for_validation(n: int, shell: Shell) -> None:
+    write(n)
+    said = shell(f"train --from source --dialogues d.jsonl {FEW}", status=2)
+    data = cut_dialogues("d.jsonl", load_model("source")[1], float(re.search(r"share of (0\.\d+)", said)[1]), 99)
+    assert len(data.dialogues.validation.starts) == 1
+
+
 MISTAKES = {
     "train --dialogues d.jsonl": "dialogues need a chat model, whose template writes them; give it with --from",
     "train --from source --dialogues d.jsonl --corpus d.jsonl": "leave out --corpus, --tokens and --lines, or",
@@ -161,7 +170,8 @@ MISTAKES = {
     "train --from source": "--from needs the text to learn from; give --corpus FILE, --tokens FILE or --dialogues FILE",
     "train --from source --dialogues none.jsonl": "none.jsonl is not a file; give one whose lines are such as",
     "train --from source --dialogues bad.jsonl": "bad.jsonl, line 2: it is not JSON",
-    "train --from source --dialogues few.jsonl": "1 dialogues leave none for validation; give more, a",
+    "train --from source --dialogues few.jsonl": "0.05 of 3 dialogues is none for validation; give more, a --val",
+    "train --from source --dialogues one.jsonl": "0.05 of 1 dialogues is none for validation; give more, or 0",
     "train --from bytes --dialogues d.jsonl": "a dialogue cannot be written: it has no chat template",
     "train --from source --dialogues d.jsonl --seq-len 30": "d.jsonl, line 1: the dialogue has",
     "train --from source --dialogues d.jsonl --d-model 99": "keeps its sizes and choices; leave out --d-model",
@@ -180,5 +190,6 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
     checkpoint.save("bytes", TransformerLM(ModelConfig(d_model=16, n_layers=1, n_heads=2)), tokenizer=ByteTokenizer())
     good = Path("d.jsonl").read_text().splitlines()
     Path("bad.jsonl").write_text(f"{good[0]}\n{good[1][:-1]}\n")
-    Path("few.jsonl").write_text(good[0])
+    Path("few.jsonl").write_text("\n".join(good[:3]))
+    Path("one.jsonl").write_text(good[0])
     assert_refused(shell, f"{command} {FEW if command.startswith('train') else ''}", MISTAKES[command])

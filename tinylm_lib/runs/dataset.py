@@ -1,6 +1,7 @@
 """What a run reads: the tokens of a text, cut into a part to train on and a part for validation."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -122,9 +123,10 @@ def cut_dialogues(
     n = len(dialogues.starts)
     cut = n - int(n * validation_share)
     if cut == n and validation_share:
+        enough = math.ceil(100 / n) / 100
+        fix = f"give more, a --validation-share of {enough}, or 0" if n > 1 else "give more, or 0"
         raise ValueError(
-            f"{n} dialogues leave none for validation; give more, a --validation-share of at least "
-            f"{1 / n:.2g}, or 0"
+            f"--validation-share {validation_share} of {n} dialogues is none for validation; {fix}"
         )
     training = dialogues.part(0, cut)
     validation = first_dialogues(dialogues.part(cut, n), eval_tokens)
