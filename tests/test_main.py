@@ -22,8 +22,9 @@ from tinylm_lib.commands.flags import SPELLED
 from tinylm_lib.data import corpora
 from tinylm_lib.pretrained import save_hf
 from tinylm_lib.runs import job, run
-from tinylm_lib.runs.job import RunConfig, begin
+from tinylm_lib.runs.job import begin
 from tinylm_lib.runs.log import read_log
+from tinylm_lib.runs.settings import RunConfig
 from tinylm_lib.text.hugging_face import HubTokenizer
 from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load

@@ -28,7 +28,7 @@ from .training import (
     token_log_probs,
     train,
 )
-from .writing import pad_left, stream_text
+from .writing import pad_left, stream_answer, stream_text
 
 __version__ = "0.1.0"
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "save_lora",
     "split",
     "stream",
+    "stream_answer",
     "stream_text",
     "token_log_probs",
     "train",

@@ -6,6 +6,7 @@ Notebook 05.
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .hub import is_gguf, load_gguf, load_hf, load_hf_tokenizer, save_hf
 from .hub.folder import CONFIG, HUB_ID, TOKENIZER, check_form
@@ -17,6 +18,7 @@ from .training.checkpoint import MANIFEST, OURS, Checkpoint, latest, load
 
 __all__ = [
     "FINE_TUNING",
+    "fine_tuning",
     "load_hf",
     "load_hf_tokenizer",
     "load_model",
@@ -25,8 +27,16 @@ __all__ = [
     "save_hf",
 ]
 # Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
-FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3}
+FINE_TUNING: dict[str, Any] = {"matrix_lr": 1e-3, "embedding_lr": 1e-3}
+LARGE = 10_000_000  # parameters: those of the models measured are below a million, or 135 million
+LARGE_FINE_TUNING: dict[str, Any] = {"optimizer": "adamw", "matrix_lr": 1e-4, "embedding_lr": 1e-4}
 WEIGHTS = Path(__file__).with_name("weights")
+
+
+def fine_tuning(model: TransformerLM) -> dict[str, Any]:
+    """Fields of TrainConfig that suit the training of this trained model, by its size."""
+    n = sum(p.numel() for p in model.parameters())
+    return LARGE_FINE_TUNING if n >= LARGE else FINE_TUNING
 
 
 def load_model(source: str | Path, quantize: str | None = None) -> tuple[TransformerLM, Tokenizer]:

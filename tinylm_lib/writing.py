@@ -13,6 +13,7 @@ from torch import Tensor
 from .model import TransformerLM
 from .sampling import stream
 from .text.base import Tokenizer
+from .text.chat import Turn
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how a character looks whose bytes have not all come yet
 # tokens; a character has at most 4 bytes, so what is unfinished for longer is not text
@@ -61,22 +62,50 @@ def stream_text(
     max_seq_len it is predicted from the last tokens.
     Raises TypeError or ValueError for a prompt and options that cannot be followed.
     """
-    text = _Text(tokenizer, prompt, stop)
-    V = model.config.vocab_size
-    ids = torch.tensor([text.tokens], device=model.embed.weight.device)
+    if not isinstance(prompt, str):
+        raise TypeError(
+            f"prompt must be a text, got {type(prompt).__name__}; for token ids use stream"
+        )
+    tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
     options: dict[str, Any] = {
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
         "min_p": min_p,
     }
+    text = _Text(tokenizer, tokens, stop)
+    return _streamed(model, text, max_new_tokens, generator=generator, **options)
+
+
+def stream_answer(
+    model: TransformerLM,
+    tokenizer: Tokenizer,
+    dialogue: Sequence[Turn],
+    max_new_tokens: int = 500,
+    *,
+    stop: Sequence[str] = (),
+    **options: Any,
+) -> Iterator[str]:
+    """Yield the model's answer to a dialogue, see `Tokenizer.chat`, piece by piece.
+
+    It ends also at the end of the turn, which is not part of it. All else is as in `stream_text`.
+    Raises as both.
+    """
+    text = _Text(tokenizer, tokenizer.chat(dialogue), stop)
+    text.stop.append(tokenizer.turn_end())
+    return _streamed(model, text, max_new_tokens, **options)
+
+
+def _streamed(
+    model: TransformerLM, text: "_Text", max_new_tokens: int, **options: Any
+) -> Iterator[str]:
+    V = model.config.vocab_size
+    ids = torch.tensor([text.tokens], device=model.embed.weight.device)
     options |= {
-        "stop_ids": [i for i in tokenizer.ending if i < V],
-        "vocab_size": min(tokenizer.vocab_size, V),
+        "stop_ids": [i for i in text.tokenizer.ending if i < V],
+        "vocab_size": min(text.tokenizer.vocab_size, V),
     }
-    return filter(
-        None, _pieces(text, stream(model, ids, max_new_tokens, generator=generator, **options))
-    )
+    return filter(None, _pieces(text, stream(model, ids, max_new_tokens, **options)))
 
 
 def _pieces(text: "_Text", steps: Iterator[Tensor]) -> Iterator[str]:
@@ -97,7 +126,7 @@ class _Text:
     valid has been shown.
     """
 
-    def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
+    def __init__(self, tokenizer: Tokenizer, tokens: list[int], stop: Sequence[str]):
         if isinstance(stop, str):
             raise TypeError(
                 f"stop must be a list of texts, got the text {stop!r}; put it into a list"
@@ -107,11 +136,7 @@ class _Text:
         self.ended = False
         if not all(isinstance(s, str) and s for s in self.stop):
             raise ValueError(f"stop must be texts of at least one character, got {self.stop}")
-        if not isinstance(prompt, str):
-            raise TypeError(
-                f"prompt must be a text, got {type(prompt).__name__}; for token ids use stream"
-            )
-        self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
+        self.tokens = tokens
         if not self.tokens:
             raise ValueError("the prompt is empty; a model continues at least one token")
         self.n_read = len(self.tokens)

@@ -193,7 +193,7 @@ def test_a_run_is_measured_from_another_folder(shell: Measure, monkeypatch: pyte
 STRIDE = "stride must be from 1 to seq_len 48: a larger one would skip tokens"
 MISTAKES = {
     "nowhere": "'nowhere' is not a model",
-    "bytes": "bytes keeps no text to measure it on; give --corpus FILE or --tokens FILE",
+    "bytes": "bytes keeps no text to measure it on; give --corpus FILE, --tokens FILE or",
     "bytes --corpus nowhere.txt": "neither a file nor a corpus",
     "bytes --corpus text.txt --stride 49": f"{STRIDE}, got 49",
     "bytes --corpus text.txt --stride 0": f"{STRIDE}, got 0",

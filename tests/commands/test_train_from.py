@@ -15,11 +15,12 @@ from support.hub import trained
 from support.models import rounding, scramble
 from support.shell import Shell, assert_refused, save_refused_sources
 
-from tinylm_lib import ModelConfig, TrainConfig, TransformerLM
+from tinylm_lib import ModelConfig, TrainConfig, TransformerLM, pretrained
 from tinylm_lib.__main__ import main
 from tinylm_lib.data.token_file import write_tokens
 from tinylm_lib.pretrained import FINE_TUNING, load_hf, load_model, open_model, save_hf
-from tinylm_lib.runs.job import RunConfig, fine_tune
+from tinylm_lib.runs.job import fine_tune
+from tinylm_lib.runs.settings import RunConfig
 from tinylm_lib.text.tokenizers import ByteTokenizer, WordTokenizer
 from tinylm_lib.training import checkpoint
 
@@ -89,7 +90,23 @@ def test_rates_and_lengths_have_their_own_defaults_and_flags_win(shell: Shell) -
         main(["train", "--help"])
     said = " ".join(shell.capsys.readouterr().out.split())
     for name, value in FINE_TUNING.items():
-        assert f"(default {getattr(TrainConfig, name)}; with --from {value})" in said
+        assert f"(default {getattr(TrainConfig, name)}; with --from {value}; with --from" in said
+    assert "(default muon; with --from adamw above 10,000,000 parameters)" in said
+
+
+def test_a_large_model_is_tuned_with_the_cheaper_optimizer_unless_a_flag_says_otherwise(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = sum(p.numel() for p in open_model("source").model.parameters())
+    for limit, more, expected in (
+        (n, "", ("adamw", 1e-4, 1e-4)),
+        (n, "--optimizer muon --matrix-lr 0.5", ("muon", 0.5, 1e-4)),
+        (n + 1, "", ("muon", 1e-3, 1e-3)),
+    ):
+        monkeypatch.setattr(pretrained, "LARGE", limit)
+        shell(f"train --from source --corpus text.txt {FEW} {more}")
+        stored = open_model("tuned").extra["train"]
+        assert (stored["optimizer"], stored["matrix_lr"], stored["embedding_lr"]) == expected
 
 
 def test_short_models_get_short_windows_and_long_ones_no_longer_validation_than_training(shell: Shell) -> None:
@@ -150,7 +167,7 @@ MISTAKES = {
     "--from untold --corpus text.txt": "the checkpoint in untold has no tokenizer",
     "--from words --corpus text.txt": "text.txt: word ' the' at position 14 is not one of the 4",
     "--from broken --corpus text.txt": "broken: embed.weight holds values that are not finite; take another checkpoint",
-    "--from source": "--from needs the text to learn from; give --corpus FILE or --tokens FILE",
+    "--from source": "--from needs the text to learn from; give --corpus FILE, --tokens FILE or",
     "--from source --tokens words.tokens": "was made with another tokenizer",
     "--from source --corpus text.txt --tokenizer words": "a fine-tuned model keeps its tokenizer; leave out",
     "--from source --corpus text.txt --preset llama": "keeps its sizes and choices; leave out --preset",

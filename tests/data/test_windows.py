@@ -233,7 +233,7 @@ def test_windows_begin_at_the_given_starts_equally_often() -> None:
     [
         ([5, 9], ValueError, "none of 2 starts leaves room for a window .the last possible one is 4"),
         ([], ValueError, "none of 0 starts"),
-        ([-2, 0], ValueError, "at least -1"),
+        ([-11, 0], ValueError, "at least -10"),
         ([[0, 1]], ValueError, r"shape \(M,\)"),
         ([0.0, 1.0], TypeError, "must be integers, got torch.float32"),
         ([True, False], TypeError, "must be integers, got torch.bool"),
@@ -244,6 +244,28 @@ def test_starts_that_do_not_serve_are_refused(starts: list, error: type, says: s
     for cut in (random_windows, RandomWindows):
         with pytest.raises(error, match=says):
             cut(torch.arange(10), 2, 5, starts=given)
+
+
+def test_a_start_below_0_counts_from_the_end_and_the_window_continues_with_the_first_token() -> None:
+    x, y = random_windows(torch.arange(10), 200, 6, torch.Generator().manual_seed(1), torch.tensor([-10, -3]))
+    assert {tuple(row) for row in x.tolist()} == {(0, 1, 2, 3, 4, 5), (7, 8, 9, 0, 1, 2)}
+    assert torch.equal(y, (x + 1) % 10)
+
+
+def test_targets_are_cut_where_the_tokens_are() -> None:
+    tokens = torch.arange(10)
+    targets = torch.where(tokens % 3 == 0, tokens, -100)
+    batches = RandomWindows(tokens, 50, 6, seed=3, starts=torch.tensor([-10, 2, -3]), targets=targets)
+    for x, y in itertools.islice(batches, 3):
+        following = (x + 1) % 10
+        assert torch.equal(y, torch.where(following % 3 == 0, following, -100))
+    again = next(RandomWindows(tokens, 50, 6, seed=3, starts=torch.tensor([-10, 2, -3])))
+    assert torch.equal(again[0], next(RandomWindows(tokens, 50, 6, 3, "cpu", batches.starts, targets=targets))[0])
+
+
+def test_targets_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="each token needs a target, got 9 targets for 10 tokens"):
+        RandomWindows(torch.arange(10), 2, 5, targets=torch.arange(9))
 
 
 # --- whole documents -------------------------------------------------------------------------------------------------

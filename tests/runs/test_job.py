@@ -11,8 +11,9 @@ from tinylm_lib.config import TrainConfig
 from tinylm_lib.data.corpora import CORPORA, pydoc_text
 from tinylm_lib.data.token_file import write_tokens
 from tinylm_lib.runs import run as runs
-from tinylm_lib.runs.job import Job, RunConfig, begin, find_run, go_on, same_dataset
+from tinylm_lib.runs.job import Job, begin, find_run, go_on, same_dataset
 from tinylm_lib.runs.log import LOG_NAME, read_log
+from tinylm_lib.runs.settings import RunConfig
 from tinylm_lib.storyworld.stories import corpus
 from tinylm_lib.text.tokenizers import TOKENIZERS, CharTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load

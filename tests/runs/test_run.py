@@ -18,7 +18,8 @@ from tinylm_lib import model
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.data.windows import every_window
 from tinylm_lib.runs import log, run
-from tinylm_lib.runs.job import Job, RunConfig, begin, find_run, go_on
+from tinylm_lib.runs.job import Job, begin, find_run, go_on
+from tinylm_lib.runs.settings import RunConfig
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 from tinylm_lib.training.loop import Step, train
 

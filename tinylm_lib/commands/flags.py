@@ -10,10 +10,10 @@ from ..config import Record, field_types
 SPELLED = {"source": "from"}  # fields whose flag is a word that Python keeps for itself
 
 
-def add_flags(group: Any, record: type[Record], tuning: Mapping[str, Any]) -> None:
+def add_flags(group: Any, record: type[Record], tuning: Mapping[str, str]) -> None:
     """Add one flag per field. A flag that is not used leaves no trace: defaults stay in the record.
 
-    tuning: the defaults that are others with --from.
+    tuning: what the help adds about defaults that are others with --from.
     """
     for f in fields(record):
         kind = field_types(f)[0]
@@ -28,7 +28,7 @@ def add_flags(group: Any, record: type[Record], tuning: Mapping[str, Any]) -> No
             how = {"choices": f.metadata["choices"]}
         unset = "none" if kind is str and "choices" not in f.metadata else "derived"
         default = unset if f.default is None else f.default
-        other = f"; with --from {tuning[f.name]}" if f.name in tuning else ""
+        other = tuning.get(f.name, "")
         help_text = f"{f.metadata['help']} (default {default}{other})".replace("%", "%%")
         flag = f"--{SPELLED.get(f.name, f.name).replace('_', '-')}"
         group.add_argument(flag, dest=f.name, default=argparse.SUPPRESS, help=help_text, **how)

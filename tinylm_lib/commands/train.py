@@ -8,9 +8,10 @@ from typing import Any
 
 from ..config import ModelConfig, Record, TrainConfig
 from ..presets import FAMILIES
-from ..pretrained import FINE_TUNING, open_model
-from ..runs.job import Job, RunConfig, begin, find_run, fine_tune, go_on
+from ..pretrained import FINE_TUNING, LARGE, LARGE_FINE_TUNING, fine_tuning, open_model
+from ..runs.job import Job, begin, find_run, fine_tune, go_on, read_dataset
 from ..runs.run import work
+from ..runs.settings import RunConfig
 from ..training.distributed import join
 from ..training.loop import choose_device
 from .flags import add_flags, given
@@ -27,7 +28,17 @@ def add_train(commands: Any) -> None:
         "--resume", action="store_true", help="resume the run in --out from its last checkpoint"
     )
     for record, title in RECORDS.items():
-        add_flags(p.add_argument_group(title), record, FINE_TUNING)
+        add_flags(p.add_argument_group(title), record, _tuning())
+
+
+def _tuning() -> dict[str, str]:
+    """What the help says of the defaults that are others with --from."""
+    said = {name: f"; with --from {value}" for name, value in FINE_TUNING.items()}
+    large = {
+        name: f"; with --from {value} above {LARGE:,} parameters"
+        for name, value in LARGE_FINE_TUNING.items()
+    }
+    return {name: said.get(name, "") + large.get(name, "") for name in said | large}
 
 
 def run_train(arguments: argparse.Namespace) -> None:
@@ -70,11 +81,22 @@ def begun(
         return run, partial(
             begin, run, TrainConfig.from_dict(flags[TrainConfig]), preset or "modern", choices
         )
-    if not {"corpus", "tokens"} & flags[RunConfig].keys():
-        raise ValueError("--from needs the text to learn from; give --corpus FILE or --tokens FILE")
+    if not {"corpus", "tokens", "dialogues"} & flags[RunConfig].keys():
+        raise ValueError(
+            "--from needs the text to learn from; give --corpus FILE, --tokens FILE or --dialogues "
+            "FILE"
+        )
     loaded = open_model(run.source)
-    defaults = {**FINE_TUNING, "seq_len": min(TrainConfig.seq_len, loaded.model.config.max_seq_len)}
+    data = None
+    seq_len = TrainConfig.seq_len
+    if run.dialogues is not None:
+        data = read_dataset(run, loaded.tokenizer)
+        seq_len = data.dialogues.longest()
+    defaults = {
+        **fine_tuning(loaded.model),
+        "seq_len": min(seq_len, loaded.model.config.max_seq_len),
+    }
     recipe = TrainConfig.from_dict({**defaults, **flags[TrainConfig]})
-    return run, partial(
-        fine_tune, run, recipe, loaded, choices if preset is None else {**choices, "preset": preset}
-    )
+    if preset is not None:
+        choices = {**choices, "preset": preset}
+    return run, partial(fine_tune, run, recipe, loaded, choices, data=data)

@@ -79,19 +79,19 @@ def random_windows(
     equally likely.
 
     tokens (N,), integers. starts (M,): the only positions where a window may begin, default all;
-    from -1 it begins with the last token and continues with the first.
+    one below 0 counts from the end, and behind the last token the window continues with the first.
     Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
     Raises ValueError for fewer than seq_len + 1 tokens, for starts that all leave no room, and for
     a size below 1.
     """
     n_starts = check_windows(tokens, batch_size, seq_len)
     if starts is not None:
-        starts = fitting_starts(starts, n_starts)
-    return _draw(tokens, batch_size, seq_len, generator, n_starts, starts)
+        starts = fitting_starts(starts, n_starts, len(tokens))
+    return _draw(tokens, tokens, batch_size, seq_len, generator, n_starts, starts)
 
 
 def _draw(
-    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int,
+    tokens: Tensor, targets: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int,
     starts: Tensor | None,
     rows: slice = slice(None),
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
@@ -101,15 +101,15 @@ def _draw(
     chosen = chosen[rows]
     if starts is not None:
         chosen = starts[chosen]
-    windows = tokens[chosen + torch.arange(seq_len + 1)].long()  # (B, T + 1)
-    return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+    inputs = chosen + torch.arange(seq_len)  # (B, T)
+    return tokens[inputs].long(), targets[inputs + 1].long()
 
 
-def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
+def fitting_starts(starts: Tensor, n_starts: int, n_tokens: int) -> Tensor:
     """Drop the starts (M,) from which a window would run over the end: those not below n_starts.
 
     Returns (M',), torch.long. Raises ValueError for starts of which none is left or one is below
-    -1, TypeError for fractions.
+    -n_tokens, TypeError for fractions.
     """
     if starts.is_floating_point() or starts.dtype == torch.bool:
         raise TypeError(
@@ -117,9 +117,10 @@ def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
             ".nonzero()[:, 0]"
         )
     starts = starts.long()
-    if starts.dim() != 1 or (starts < -1).any():
+    if starts.dim() != 1 or (starts < -n_tokens).any():
         raise ValueError(
-            f"starts must have shape (M,) and be at least -1, got {tuple(starts.shape)}: {starts}"
+            f"starts must have shape (M,) and be at least -{n_tokens}, got {tuple(starts.shape)}: "
+            f"{starts}"
         )
     if not len(fitting := starts[starts < n_starts]):
         raise ValueError(
@@ -167,7 +168,10 @@ class RandomWindows:
 
     rank, n_ranks: yield only every n_ranks-th window of each batch, beginning with window number
     rank: together the ranks see the batches that one alone would see.
-    Raises ValueError for a batch_size that n_ranks does not divide.
+    targets (N,): what is to be predicted at each position, -100 where it does not count; default
+    the tokens themselves.
+    Raises ValueError for a batch_size that n_ranks does not divide, and for targets of another
+    length.
     """
 
     def __init__(
@@ -180,6 +184,7 @@ class RandomWindows:
         starts: Tensor | None = None,
         rank: int = 0,
         n_ranks: int = 1,
+        targets: Tensor | None = None,
     ):
         self.n_starts = check_windows(tokens, batch_size, seq_len)
         if batch_size % n_ranks:
@@ -187,8 +192,16 @@ class RandomWindows:
                 f"batch_size {batch_size} cannot be shared by {n_ranks} processes; give a multiple"
             )
         check_number("seed", seed, Integral, lambda n: True, "an integer")
-        self.starts = None if starts is None else fitting_starts(starts, self.n_starts)
+        self.starts = starts
+        if starts is not None:
+            self.starts = fitting_starts(starts, self.n_starts, len(tokens))
         self.tokens = tokens
+        self.targets = tokens if targets is None else targets
+        if self.targets.shape != tokens.shape:
+            raise ValueError(
+                f"each token needs a target, got {len(self.targets)} targets for {len(tokens)} "
+                "tokens"
+            )
         self.batch_size = batch_size
         self.seq_len = seq_len
         self.seed = seed
@@ -206,6 +219,7 @@ class RandomWindows:
         self.n_drawn += 1
         x, y = _draw(
             self.tokens,
+            self.targets,
             self.batch_size,
             self.seq_len,
             self.generator,

@@ -13,7 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..files import explained, foreign, put_in_place, sync
+from ..text.chat import TOKENIZER_CONFIG
 from ..text.hugging_face import package
+from ..text.published import CHAT_TEMPLATE, SPECIAL_TOKENS
 from ..training.checkpoint import MANIFEST
 from .gguf_header import is_gguf
 
@@ -23,9 +25,8 @@ TOKENIZER = "tokenizer.json"
 GENERATION = "generation_config.json"
 INDEX = f"{TENSORS}.index.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-# What transformers knows about a tokenizer, which nothing here needs and `save_hf` writes again.
-TOKENIZER_CONFIG = "tokenizer_config.json"
-SIDE_FILES = (TOKENIZER_CONFIG, "special_tokens_map.json", "chat_template.jinja")
+# What transformers knows about a tokenizer: the chat template is read, and `save_hf` writes all.
+SIDE_FILES = (TOKENIZER_CONFIG, SPECIAL_TOKENS, CHAT_TEMPLATE)
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 

@@ -4,10 +4,10 @@ import json
 from typing import Any, NamedTuple
 
 from ..text.hugging_face import HubTokenizer
+from ..text.published import CHAT_TEMPLATE, SPECIAL_TOKENS
 
 KEY = "tokenizer.ggml."
 CHAT = "tokenizer.chat_template"
-CHAT_FILE = "chat_template.jinja"
 BYTE_LEVEL = "gpt2"  # the only tokenizer.ggml.model that is read
 # What `token_type` says of tokens that are matched in the text before it is cut. Source: llama.cpp.
 CONTROL = 3
@@ -92,7 +92,9 @@ def tokenizer_of(metadata: dict[str, Any]) -> HubTokenizer:
     ids = {ours: _id(metadata, theirs, tokens) for ours, theirs in KEPT.items()}
     kept: dict[str, Any] = {"ids": {key: i for key, i in ids.items() if i is not None}}
     if CHAT in metadata:
-        kept["files"] = {CHAT_FILE: metadata[CHAT]}
+        marks = {name: _id(metadata, f"{name}_id", tokens) for name in ("bos_token", "eos_token")}
+        named = {name: tokens[i] for name, i in marks.items() if i is not None}
+        kept["files"] = {CHAT_TEMPLATE: metadata[CHAT], SPECIAL_TOKENS: json.dumps(named) + "\n"}
     ending = list(dict.fromkeys(i for i in endings if i is not None))
     return HubTokenizer(text, ending, {key: values for key, values in kept.items() if values})
 

@@ -143,7 +143,8 @@ def load_hf_tokenizer(path_or_id: str | Path) -> HubTokenizer:
     eos_token_id.
 
     What texts begin with is read from tokenizer.json alone; a warning says where add_bos_token of
-    tokenizer_config.json differs. Special tokens and the chat template are kept for `save_hf`.
+    tokenizer_config.json differs. Special tokens and the chat template are kept, for `chat` and
+    `save_hf`.
     Raises FileNotFoundError or OSError where there is none, ValueError for a damaged one,
     ModuleNotFoundError without the package `tokenizers`.
     """

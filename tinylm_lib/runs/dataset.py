@@ -1,6 +1,7 @@
 """What a run reads: the tokens of a text, cut into a part to train on and a part for validation."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ..config import IGNORED
 from ..data.corpora import load_corpus
+from ..data.dialogues import Dialogues, encode_dialogues, every_dialogue
 from ..data.token_file import Tokens, open_tokens
 from ..data.windows import every_document, every_window, positions, split, split_lines
 from ..text.base import Tokenizer, line_end
@@ -18,12 +20,24 @@ LINES_PER_BATCH = 32
 TOKENS_PER_BATCH = 4096  # of an evaluation
 
 
+class Parts(NamedTuple):
+    """Dialogues to train on, and those for validation."""
+
+    training: Dialogues
+    validation: Dialogues
+
+    def longest(self) -> int:
+        """The tokens of the shortest window that holds all targets of any dialogue."""
+        return max(*self.training.lengths(), *self.validation.lengths(), 2) - 1
+
+
 class Dataset(NamedTuple):
     """Token ids to train on (N,) and for validation (M,), their tokenizer, and where they came
     from.
 
     name: a corpus, or the path of a file. sha256: of the text, or of what the token file holds.
     starts (K,): the positions where a window may begin, None for all.
+    dialogues: what these ids are, where only answers count.
     """
 
     training: Tensor
@@ -32,6 +46,7 @@ class Dataset(NamedTuple):
     tokenizer: Tokenizer
     name: str
     sha256: str
+    dialogues: Parts | None = None
 
 
 def encode_corpus(
@@ -93,6 +108,62 @@ def cut_dataset(
     else:
         training, validation = split(ids, validation_share)
     return Dataset(training, validation[:eval_tokens], starts, tokenizer, name, sha256)
+
+
+def cut_dialogues(
+    path: str, tokenizer: Tokenizer, validation_share: float, eval_tokens: int
+) -> Dataset:
+    """Encode the dialogues of a file, and cut off the last ones for validation.
+
+    Of these, the first that have together at most eval_tokens are used, and at least one. A window
+    may begin at any dialogue: behind the last one follows the first.
+    Raises ValueError for lines that cannot be used, and for too few.
+    """
+    dialogues, sha256 = encode_dialogues(path, tokenizer)
+    n = len(dialogues.starts)
+    cut = n - int(n * validation_share)
+    if cut == n and validation_share:
+        enough = math.ceil(100 / n) / 100
+        fix = f"give more, a --validation-share of {enough}, or 0" if n > 1 else "give more, or 0"
+        raise ValueError(
+            f"--validation-share {validation_share} of {n} dialogues is none for validation; {fix}"
+        )
+    training = dialogues.part(0, cut)
+    validation = first_dialogues(dialogues.part(cut, n), eval_tokens)
+    starts = training.starts - len(training.ids)
+    parts = Parts(training, validation)
+    return Dataset(training.ids, validation.ids, starts, tokenizer, path, sha256, parts)
+
+
+def first_dialogues(dialogues: Dialogues, n_tokens: int) -> Dialogues:
+    """The first dialogues that have together at most so many tokens, and at least one of them."""
+    ends = torch.tensor(dialogues.lengths()).cumsum(0)
+    n = max(int((ends <= n_tokens).sum()), min(1, len(ends)))
+    return dialogues.part(0, n)
+
+
+def check_lengths(dialogues: Dialogues, longest: int, first_line: int, name: str) -> None:
+    """Raise ValueError, naming its line, for a dialogue of which a window of `longest` tokens does
+    not hold all targets.
+    """
+    for line, n in enumerate(dialogues.lengths(), first_line):
+        if n - 1 > longest:
+            raise ValueError(
+                f"{name}, line {line}: the dialogue has {n} tokens, and the windows {longest}; "
+                "shorten it, delete the line, or raise --seq-len where the model's max_seq_len "
+                "allows it"
+            )
+
+
+def answer_windows(
+    dialogues: Dialogues, tokenizer: Tokenizer
+) -> tuple[Callable[[], Iterator], int]:
+    """Return a function that cuts whole dialogues (B, T) again, and how many bytes their answers
+    are.
+    """
+    rows = max(1, TOKENS_PER_BATCH // max(dialogues.lengths()))
+    answers = dialogues.targets[dialogues.targets != IGNORED]
+    return lambda: every_dialogue(dialogues, rows), tokenizer.count_bytes(answers.tolist())
 
 
 def validation_windows(

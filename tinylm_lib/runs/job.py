@@ -1,6 +1,5 @@
 """What a training run works with: its text, cut and encoded, its model, and where it continues."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -9,94 +8,30 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..config import ModelConfig, Record, TrainConfig, check_record, choice, option
-from ..data.corpora import CORPORA, LINES
+from ..config import ModelConfig, TrainConfig
 from ..data.windows import RandomWindows
-from ..files import work_folder
 from ..model import TransformerLM
 from ..presets import preset
 from ..storyworld.stories import Entropies, entropies
 from ..text.base import Tokenizer
-from ..text.tokenizers import TOKENIZERS
 from ..training import checkpoint
 from ..training.checkpoint import Checkpoint
-from ..training.distributed import ALONE, STRATEGIES, Alone, own_random_stream
+from ..training.distributed import ALONE, Alone, own_random_stream
 from ..training.optim import build_optimizer
-from .dataset import Dataset, cut_dataset, encode_corpus, map_tokens, validation_windows
+from .dataset import (
+    Dataset,
+    answer_windows,
+    check_lengths,
+    cut_dataset,
+    cut_dialogues,
+    encode_corpus,
+    map_tokens,
+    validation_windows,
+)
 from .machine import check_memory, machine, warn_of_changes
+from .settings import RunConfig
 
 FLOORS = {"storyworld": entropies}  # the languages of which it is known
-
-
-@dataclass(frozen=True)
-class RunConfig(Record):
-    """What a training run reads, writes and shows, in addition to the model and the recipe."""
-
-    corpus: str | None = option(
-        None, "a built-in corpus, or the path of a UTF-8 text file; otherwise storyworld"
-    )
-    tokens: str | None = option(
-        None, "a token file of the command tokens instead of a corpus: mapped, not read"
-    )
-    source: str | None = option(
-        None, "fine-tune this: a folder, a GGUF file, a shipped model's name, an id of the hub"
-    )
-    tokenizer: str | None = choice(
-        None, TOKENIZERS, "what a token is; words for storyworld, bytes for others"
-    )
-    lines: bool = option(
-        None, "each line is a text of its own: windows start at a line, whole lines are scored"
-    )
-    validation_share: float = option(
-        0.05, "fraction of the end held out for validation, or 0", low=0.0, high=0.9
-    )
-    eval_tokens: int = option(
-        1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2
-    )
-    out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
-    device: str = option("auto", "auto takes the first of cuda, mps and cpu")
-    strategy: str = choice(
-        "none", STRATEGIES, "how many processes train one model; torchrun starts them"
-    )
-    compile: bool = option(
-        False, "let torch.compile write faster code for this model; the first update takes long"
-    )
-    eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
-    prompt: str = option(
-        "\n", "how the samples begin; the text's first token, where the tokenizer has no line end"
-    )
-    sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
-
-    def __post_init__(self) -> None:
-        check_record(self)
-        if self.tokens is not None and (self.corpus, self.tokenizer) != (None, None):
-            raise ValueError(
-                "tokens are a text with its tokenizer; leave out --corpus and --tokenizer, or "
-                "--tokens"
-            )
-        if (self.tokens, self.corpus) == (None, None):
-            object.__setattr__(self, "corpus", "storyworld")
-        if self.lines is None:
-            object.__setattr__(self, "lines", self.corpus in LINES)
-        if self.source is not None and self.tokenizer is not None:
-            raise ValueError(
-                "a fine-tuned model keeps its tokenizer; leave out --tokenizer (got "
-                f"{self.tokenizer})"
-            )
-        if (self.tokenizer, self.tokens, self.source) == (None, None, None):
-            object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
-        for name in ("corpus", "tokens", "source", "out", "prompt"):
-            if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode(
-                "utf-8"
-            ):
-                raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
-            # found from any folder
-            if name in ("corpus", "tokens") and value and value not in CORPORA:
-                object.__setattr__(self, name, os.path.abspath(value))
-        if not self.out:
-            raise ValueError("out is empty; name a folder, such as . for this one")
-        if not self.prompt:
-            raise ValueError("prompt is empty; a model continues at least one token")
 
 
 @dataclass
@@ -149,11 +84,13 @@ def fine_tune(
     loaded: Checkpoint,
     choices: dict[str, Any],
     team: Alone = ALONE,
+    data: Dataset | None = None,
 ) -> Job:
     """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its
     tokenizer.
 
-    choices: fields of its ModelConfig to replace; only dropouts can be.
+    choices: fields of its ModelConfig to replace; only dropouts can be. data: what the run reads,
+    where it has been read already.
     Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights
     that are not finite, and for a text that the tokenizer cannot encode.
     """
@@ -170,7 +107,7 @@ def fine_tune(
         run,
         recipe,
         replace(loaded.model.config, **choices),
-        read_dataset(run, loaded.tokenizer),
+        data or read_dataset(run, loaded.tokenizer),
         team,
     )
     replace(loaded, random_states={}).restore(job.model, team=team)
@@ -187,7 +124,15 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     loaded = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(loaded.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to continue")
-    free: tuple[str, ...] = ("corpus", "tokens", "out", "device", "strategy", "compile")
+    free: tuple[str, ...] = (
+        "corpus",
+        "tokens",
+        "dialogues",
+        "out",
+        "device",
+        "strategy",
+        "compile",
+    )
     free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
     recipe = loaded.extra["train"]
     recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
@@ -222,11 +167,13 @@ def go_on(loaded: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
 def read_dataset(
     run: RunConfig, tokenizer: Tokenizer | None = None, vocab_size: int | None = None
 ) -> Dataset:
-    """Read what a run trains and validates on, from a corpus or a token file.
+    """Read what a run trains and validates on, from a corpus, a token file or dialogues.
 
     tokenizer: the model's, where there is one. vocab_size: how many tokens a new one learns, if its
     kind learns.
     """
+    if run.dialogues is not None:
+        return cut_dialogues(run.dialogues, tokenizer, run.validation_share, run.eval_tokens)
     if run.tokens is None:
         tokens = encode_corpus(run.corpus, tokenizer, run.tokenizer, vocab_size)
     else:
@@ -242,7 +189,8 @@ def same_dataset(loaded: Checkpoint, run: RunConfig) -> Dataset:
     run: the settings in its `extra`, perhaps with another path of the same text.
     Raises FileNotFoundError where the text is not there any more, ValueError where it has changed.
     """
-    flag = "--corpus" if run.tokens is None else "--tokens"
+    given = [name for name in ("dialogues", "tokens") if getattr(run, name) is not None]
+    flag = f"--{given[0]}" if given else "--corpus"
     try:
         data = read_dataset(run, loaded.tokenizer)
     except FileNotFoundError as e:
@@ -271,7 +219,12 @@ def _job(
             f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {config.max_seq_len}; lower "
             "it"
         )
-    run = replace(run, prompt=_prompt(run, data))
+    if data.dialogues:
+        n_training = len(data.dialogues.training.starts)
+        check_lengths(data.dialogues.training, recipe.seq_len, 1, data.name)
+        check_lengths(data.dialogues.validation, recipe.seq_len, n_training + 1, data.name)
+    else:
+        run = replace(run, prompt=_prompt(run, data))
     check_memory(config, recipe, team.device)
     torch.manual_seed(recipe.seed)
     model = (model or TransformerLM(config)).to(team.device)
@@ -279,10 +232,15 @@ def _job(
     model.recompute = recipe.recompute
     wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
     sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)
-    batches = RandomWindows(data.training, *sizes, team.device, data.starts, team.rank, team.size)
+    targets = data.dialogues.training.targets if data.dialogues else None
+    batches = RandomWindows(
+        data.training, *sizes, team.device, data.starts, team.rank, team.size, targets
+    )
     windows = None
     n_bytes = None
-    if run.validation_share:
+    if run.validation_share and data.dialogues:
+        windows, n_bytes = answer_windows(data.dialogues.validation, data.tokenizer)
+    elif run.validation_share:
         longest = model.config.max_seq_len if run.lines else recipe.seq_len
         windows, n_bytes = validation_windows(data.validation, data.tokenizer, longest, run.lines)
     floor = FLOORS[run.corpus](data.tokenizer) if run.corpus in FLOORS else None

@@ -13,19 +13,21 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from ..config import IGNORED
 from ..cost import count_parameters
-from ..sampling import generate
 from ..storyworld.gaps import gaps
 from ..storyworld.stories import Entropies, entropy_per_story, story
 from ..text.tokenizers import WordTokenizer
 from ..training import checkpoint
 from ..training.evaluation import Evaluation, evaluate
 from ..training.loop import Step, fraction_of_peak, train
-from .job import Job, RunConfig
+from .job import Job
 from .log import LOG_NAME, append_log, cut_log
 from .machine import machine
 from .pace import Pace
 from .run_folder import best_checkpoint, checkpoint_loss, forget, kept, set_aside
+from .samples import sample_text
+from .settings import RunConfig
 from .signals import stop_on_signals
 
 STEPS_PER_LOG = 10  # updates between two looks at the loss; each look makes a GPU wait
@@ -113,6 +115,7 @@ def farewell(job: Job, folder: Path, step: int, pace: Pace) -> None:
     """Say what is saved where, what to type next, and how long it took."""
     run = job.run
     can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
+    chat = ["--chat"] if run.dialogues else []
     prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt and can_be_typed else []
     if step < job.recipe.total_steps:
         start = "python" if job.team.size == 1 else "torchrun ..."
@@ -121,12 +124,12 @@ def farewell(job: Job, folder: Path, step: int, pace: Pace) -> None:
             f"Continue with: {start} -m tinylm_lib {typed('train', '--resume', f'--out={run.out}')}"
         )
     else:
-        sample = typed("sample", f"--from={run.out}", *prompt)
+        sample = typed("sample", f"--from={run.out}", *chat, *prompt)
         print(f"Saved in {folder}. Let it write: python -m tinylm_lib {sample}")
     best = best_checkpoint(folder) if job.team.first else None
     if best is not None and best != folder:
         print(f"The lowest validation loss, {checkpoint_loss(best):.3f}, is that of {best}:")
-        print(f"      python -m tinylm_lib {typed('sample', f'--from={best}', *prompt)}")
+        print(f"      python -m tinylm_lib {typed('sample', f'--from={best}', *chat, *prompt)}")
     print(f"This took {pace.summary()}")
 
 
@@ -149,6 +152,10 @@ def announce(job: Job) -> None:
     where = f"on {device}, precision {precision}{together}"
     print(f"Model{source}: {n:,} parameters ({sizes}) {where}.")
     n_tokens = f"{len(job.data.training):,} tokens ({job.data.tokenizer.kind})"
+    if job.data.dialogues:
+        learnt = job.data.dialogues.training
+        n_answers = int((learnt.targets != IGNORED).sum())
+        n_tokens = f"{len(learnt.starts):,} dialogues of {n_tokens}, {n_answers:,} of answers,"
     print(f"Text: {job.data.name}, {n_tokens} to learn from,")
     held_out = "no text held out"
     if job.windows:
@@ -290,21 +297,3 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
         lines.append(f"{above:.3f} nats per token above the floor, without the noise of a sample")
         lines.append(f"right: {kinds}")
     return lines
-
-
-def sample_text(job: Job, seed: int) -> str:
-    """A sample, cut at the end of the line where lines are texts of their own: all processes write
-    as many tokens.
-    """
-    device = job.team.device
-    n_ids = min(job.data.tokenizer.vocab_size, job.model.config.vocab_size)
-    prompt = torch.tensor([job.data.tokenizer.encode(job.run.prompt)], device=device)
-    options = {
-        "temperature": 0.8,
-        "vocab_size": n_ids,
-        "generator": torch.Generator(device).manual_seed(seed),
-    }
-    tokens = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
-    text = job.data.tokenizer.decode(tokens)
-    n = len(job.run.prompt)
-    return text[:n] + text[n:].partition("\n")[0] if job.run.lines else text

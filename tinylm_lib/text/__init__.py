@@ -5,6 +5,7 @@ A new tokenizer is a class and its line in TOKENIZERS, both in `tokenizers`.
 
 from .base import Tokenizer, UnknownTokenError, line_end
 from .bpe import BPETokenizer, learn_merges, merge, train_bpe
+from .chat import TEMPLATES, Template
 from .cutting import pre_tokens, words
 from .hugging_face import HubTokenizer
 from .tokenizers import (
@@ -17,11 +18,13 @@ from .tokenizers import (
 )
 
 __all__ = [
+    "TEMPLATES",
     "TOKENIZERS",
     "BPETokenizer",
     "ByteTokenizer",
     "CharTokenizer",
     "HubTokenizer",
+    "Template",
     "Tokenizer",
     "UnknownTokenError",
     "WordTokenizer",

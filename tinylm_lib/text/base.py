@@ -2,11 +2,12 @@
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..files import explained, write_whole
+from .chat import Piece, Template, Turn, check_dialogue
 
 _T = TypeVar("_T", bound="Tokenizer")
 
@@ -46,6 +47,12 @@ class Tokenizer:
     beginning: Sequence[int] = ()  # ids that a model expects before a text's first token
     ending: Sequence[int] = ()  # ids of which each ends a text, the first that a model writes
     sized = False  # whether it learns as many tokens as one chooses
+    template: Template | None = None  # how its model's dialogues are written
+    no_template: str = (  # why there is none, and what to do
+        "it has no chat template, because its model was not trained to answer: take a chat model, "
+        "or set tokenizer.template to one of TEMPLATES of tinylm_lib.text"
+    )
+    marks: Mapping[str, str] = {}  # the texts of its bos_token and eos_token, where it has them
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
@@ -88,6 +95,41 @@ class Tokenizer:
         character.
         """
         return len(self.decode(tokens).encode("utf-8"))
+
+    def chat(self, dialogue: Sequence[Turn], opening: bool = True) -> list[int]:
+        """Return the ids of a dialogue as the model's chat template writes it: those that
+        `apply_chat_template` of transformers returns. Where the template has the `beginning` of
+        texts, they have it.
+
+        dialogue: pairs of a role ("system", "user", "assistant") and a text.
+        opening: with the head of the next answer, which the model then continues.
+        A text that looks like a special token becomes that token, as in transformers: a user who
+        types <|im_end|> ends their turn. Remove such texts from what strangers type.
+        Raises TypeError or ValueError for another dialogue, an order of turns that the template
+        does not have, and for a model without a template, or with one that is not known here.
+        """
+        return self.encode("".join(piece.text for piece in self.pieces(dialogue, opening)))
+
+    def pieces(self, dialogue: Sequence[Turn], opening: bool = False) -> list[Piece]:
+        """Return the text of a dialogue in pieces, each with whether the model writes it. Raises as
+        `chat`.
+        """
+        turns = check_dialogue(dialogue)
+        template = self._known_template()
+        pieces = [piece for piece in template.pieces(turns, self.marks) if piece.text]
+        return [*pieces, Piece(template.opening())] if opening else pieces
+
+    def turn_end(self) -> str:
+        """Return the text of the token that ends an answer.
+
+        Raises ValueError without a template.
+        """
+        return self._known_template().ending(self.marks)
+
+    def _known_template(self) -> Template:
+        if self.template is None:
+            raise ValueError(f"a dialogue cannot be written: {self.no_template}")
+        return self.template
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer to a JSON file, which is whole or not there.

@@ -14,6 +14,7 @@ from typing import Any
 from .base import Tokenizer, checked, list_of
 from .bpe import BYTES, BPETokenizer
 from .cutting import blocks
+from .published import marks, recognize
 
 OVERLAP = 4096  # characters that two neighbouring windows of a stream share
 
@@ -40,8 +41,8 @@ class HubTokenizer(Tokenizer):
     ending: the ids that end a text, which the file does not say; those that the tokenizer lacks are
     left out, because a model's default (Llama's 2, GPT-2's 50256) may be larger than its vocabulary
     and no model writes them.
-    kept: what `save_hf` writes again and nothing here reads, "files" by name, such as the chat
-    template, and "ids" of special tokens in config.json.
+    kept: what `save_hf` writes again, "files" by name, and "ids" of special tokens in config.json.
+    Of the files, `chat` reads the chat template and the names of special tokens.
     Raises ModuleNotFoundError without the package `tokenizers`, ValueError for a text that
     describes none.
     """
@@ -63,6 +64,9 @@ class HubTokenizer(Tokenizer):
             raise ValueError(f"the text describes no tokenizer: {e}") from None
         self.text = text
         self.kept = kept or {}
+        files = self.kept.get("files", {})
+        self.template, self.no_template = recognize(files)
+        self.marks = marks(files)
         self.vocab_size = (
             max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         )

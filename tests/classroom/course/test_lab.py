@@ -382,7 +382,7 @@ from tinylm_classroom.course import doctor
 from tinylm_classroom.folders import WORK
 from tinylm_classroom.workshop.parts import part_file
 from tinylm_lib.data.corpora import CACHE
-from tinylm_lib.runs.job import RunConfig
+from tinylm_lib.runs.settings import RunConfig
 print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.own_folder().found, sep=chr(10))
 """
 
