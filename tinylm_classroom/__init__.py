@@ -65,6 +65,7 @@ PLACES = {
     "experiments.units": (
         "activations",
         "beginning",
+        "entering",
         "harm",
         "ids_of_stories",
         "largest_rises",
@@ -74,6 +75,7 @@ PLACES = {
         "token_losses",
         "with_rule",
         "written",
+        "zeros_of_two_dropouts",
     ),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),

@@ -11,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from tinylm_lib import storyworld
+from tinylm_lib import ModelConfig, storyworld
+from tinylm_lib.feedforward import feed_forward
+from tinylm_lib.interventions import intervene
 from tinylm_lib.layers import Linear
 from tinylm_lib.model import TransformerLM
 
@@ -183,3 +185,34 @@ def missed(model: TransformerLM, tokenizer: Any, found: Written) -> list[float]:
     pairs = [pair for pair in zip(found.words, found.said, strict=True) if pair[0] != pair[1]]
     ends = [ids_of_words(tokenizer, pair) for pair in pairs]
     return [(rows[new] @ rows[other]).item() for new, other in ends]
+
+
+class Entering(NamedTuple):
+    """What enters a unit, before its activation function, at the last of two words: where both are
+    these, what the sum of two facts would give there, and without the head that looks back.
+    """
+
+    both: float
+    sum_of_facts: float
+    without_head: float
+
+
+def entering(model: TransformerLM, tokenizer: Any, text: str, unit: int = 34) -> Entering:
+    """What enters a unit of the last layer at the end of a text that continues with In or By, then
+    the or a. The head is head 1 of the same layer.
+    """
+
+    def last(end: str) -> float:
+        ids = torch.tensor([tokenizer.encode(f"\n{text} {end}")])
+        return capture(model, ids).outputs["blocks.2.ffn.gate_proj"][0, -1, unit].item()
+
+    with intervene(model, silence=[(2, 1)]):
+        without_head = last("In the")
+    return Entering(last("In the"), last("In a") + last("By the") - last("By a"), without_head)
+
+
+def zeros_of_two_dropouts(rate: float = 0.1) -> float:
+    """The fraction of zeros where a feed-forward drops its result and the block drops it again."""
+    config = ModelConfig(d_model=512, ffn="gelu", ffn_bias=True, ffn_dropout=rate)
+    twice = nn.Dropout(rate)(feed_forward(config)(torch.randn(400, 512)))  # (400, 512)
+    return (twice == 0).double().mean().item()
