@@ -282,7 +282,7 @@ def branches() -> None:
         for text in ax.texts:
             text.set_fontsize(max(text.get_fontsize(), 19))
         ax.set(xlim=(-0.07, 1.12), ylim=(0.05, 0.95))
-        ax.title.set_size(23)
+        ax.set_title(title, size=23)
         hide_axes(ax)
     display(
         figure,
@@ -308,7 +308,7 @@ def written(
     order = sorted(range(len(words)), key=lambda i: first[i])
     missed = {words[i]: said[i] for i in order if words[i] != said[i]}
     n = len(words)
-    title = f"{n - len(missed)} of {n} words, written into one unit, are what the model says"
+    title = f"Write a word, and the model says it: {n - len(missed)} of {n}"
     with axes(title, "word that the unit writes", "its probability", (11.4, 5.4)) as (figure, ax):
         for (name, probs), color, y in zip(probabilities.items(), SERIES, (0.9, 0.1), strict=False):
             style = {"color": color, "markersize": 7, "linestyle": "none"}
@@ -323,13 +323,13 @@ def written(
         for word, other in missed.items():
             if other not in named.values() and len(named) < N_NAMED:
                 named[word] = other
-        lines = [f"the other {len(missed)} say a word of the same kind:"]
+        lines = [f"the other {len(missed)} say a similar word:"]
         lines += [f"write {word}, it says {other}" for word, other in named.items()]
         for row, line in enumerate(lines if named else ()):
-            ax.text(0.3 * n, 0.86 - 0.09 * row, line, size=TYPE, color=QUIET, va="center")
+            ax.text(0.3 * n, 0.84 - 0.09 * row, line, size=TYPE, color=QUIET, va="center")
         ax.set(xlim=(-8, n + 6), ylim=(-0.04, 1.06), yticks=[0, 0.5, 1], xticks=[])
         set_type(ax, TYPE)
-        ax.title.set_size(23)
+        ax.set_title(title, size=22)
         ax.grid(visible=False)
     rows = order[:: max(1, n // 20)]
     table = {"word": [words[i] for i in rows], "the model says": [said[i] for i in rows]}

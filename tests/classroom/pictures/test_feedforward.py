@@ -85,7 +85,7 @@ def test_a_word_is_a_dot_after_each_beginning_and_three_misses_are_named(shown):
     feedforward.written(words, probs, words)
     (figure, facts), (whole, _) = shown
     ax = figure.axes[0]
-    assert ax.get_title(loc="left").startswith("12 of 20 words")
+    assert ax.get_title(loc="left").endswith("12 of 20")
     assert [len(line.get_xdata()) for line in ax.lines] == [20, 20]
     texts = [text.get_text() for text in ax.texts]
     assert "write w19, it says d" in texts and sum(text.startswith("write") for text in texts) == 3
