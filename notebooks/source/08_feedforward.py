@@ -236,7 +236,7 @@ in_a_row = (facts @ w_up.mT + b_up) @ w_down.mT + b_down  # (4, 1)
 torch.testing.assert_close(in_a_row, facts @ matrix.mT + offset)
 
 # %% [markdown]
-# [[one-map]] With ReLU most runs learn the task. Where a run fails, at most two of its units are still alive, mostly one or none. [[few-units-left]] And how does a unit die?
+# With the product of both matrices the results are the same. [[one-map]] With ReLU most runs learn the task. Where a run fails, at most two of its units are still alive, mostly one or none. [[few-units-left]] And how does a unit die?
 
 # %% [markdown] tags=["note"]
 # **Say.** ReLU multiplies by 0 or by 1. Left of 0 it is flat, and where it is flat nothing can be learned. Replace the switch by something soft, and a unit that is off can come back.
@@ -252,7 +252,7 @@ torch.testing.assert_close(in_a_row, facts @ matrix.mT + offset)
 # - *The gate is returned alone* (`sigmoid alone`): The sigmoid is the gate. What passes through it?
 # - *The formula with exp* (`overflows below`): Its values are right, but far below 0 its gradient is NaN.
 #
-# **Cut if short.** The line with one dead network.
+# **Cut if short.** The line with the large steps.
 #
 # **Tried.** Starts at -3: ReLU fails in 60 of 60, at 3/16; SiLU and GELU learn in 60 of 60. Usual starts: SiLU and GELU learn in 480 of 480 at the rate 0.03, and in 60 of 60 at 0.01 and 0.1. At 0.3 60 of 60 SiLU runs learn, and 59 or 60 of GELU. Slopes at -3: 0, -0.0881 and -0.0119.
 
@@ -425,7 +425,7 @@ torch.testing.assert_close(layer(small), by_hand)
 show(GatedMLP)
 
 # %% [markdown]
-# [[two-branches]] (**Dropout** sets some numbers to 0 at random in training. The shipped model has none.) Llama's code calls the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down). It is a common mistake to take $W_3$ for the gate when you load weights. All shapes fit, so what happens?
+# The code is the formula. [[two-branches]] (**Dropout** sets some numbers to 0 at random in training. The shipped model has none.) Llama's code calls the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down). It is a common mistake to take $W_3$ for the gate when you load weights. All shapes fit, so what happens?
 
 # %%
 from tinylm_classroom import token_losses, with_rule
@@ -441,7 +441,7 @@ def silu_where(ffn, x):
     return ffn.down_proj(gate * up)
 
 
-# %% deck="With SiLU on the wrong branch all shapes fit, and the loss explodes"
+# %% deck="With SiLU on the wrong branch all shapes fit, and the loss is four times as high"
 for name, reader in (("as trained", model), ("changed", with_rule(model, silu_where))):
     print(f"{name}: {token_losses(reader, ids).mean():.2f} nats per token")
 
@@ -464,7 +464,7 @@ for name, reader in (("as trained", model), ("changed", with_rule(model, silu_wh
 #
 # **Cut if short.** The line with the largest rises.
 #
-# **Tried.** Eleven beginnings: 304 to 309 of 323 words are said after *In the*, 246 to 248 of them or more with a probability above 0.9. Each of the others says a word whose row points nearly the same way (cosine 0.90 to 0.996): weather for weather, *carried* for *brought*. After *By the* no probability moves by more than 0.02. Without the mean row taken away only 261 are said; with a column of the old length 306. Unit 34 removed, four sets of 60 stories: +2.5 to +3.6 nats on *end* and *light* (22 to 30 times), 0.000 on the others, and the most probable word is one of the two in 8 to 27 %. All 320 removed: 100 %, at a loss of 0.58 to 0.95 instead of 0.55 to 0.67. With unit 34 alone in its layer: the same loss as with all.
+# **Tried.** Eleven beginnings: 304 to 309 of 323 words are said after *In the*, 246 to 248 of them with a probability above 0.9. Each of the others says a word whose row points nearly the same way (cosine 0.90 to 0.996): weather for weather, *carried* for *brought*. After *By the* no probability moves by more than 0.02. Without the mean row taken away only 261 are said; with a column of the old length 306. Unit 34 removed, four sets of 60 stories: +2.5 to +3.6 nats on *end* and *light* (22 to 30 times), 0.000 on the others, and the most probable word is one of the two in 8 to 27 %. All 320 removed: 100 %, at a loss of 0.58 to 0.95 instead of 0.55 to 0.67. With unit 34 alone in its layer: the same loss as with all.
 
 # %% [markdown]
 # ## 5. If this, then that
