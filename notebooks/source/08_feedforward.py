@@ -197,7 +197,7 @@ def nothing(x):
     return x
 
 
-# %%
+# %% slide="skip"
 losses, alive = {}, {}
 for name, function in {"no activation function": nothing, "ReLU": torch.relu}.items():
     losses[name], alive[name] = train(function)
@@ -274,7 +274,7 @@ print(f"{(still_alive < 2).sum()} have at most one unit that is alive")
 #
 # Llama has SiLU, GPT-2 has GELU ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)).
 
-# %%
+# %% slide="skip"
 from tinylm_lib import layers
 
 functions = {"ReLU": torch.relu, "SiLU": layers.silu, "GELU": layers.gelu}
@@ -282,7 +282,7 @@ functions = {"ReLU": torch.relu, "SiLU": layers.silu, "GELU": layers.gelu}
 # %% tags=["source-hidden"] rows=["S4-45"] deck="Left of 0 ReLU is flat, SiLU and GELU are not"
 figures.curves(functions)
 
-# %%
+# %% slide="skip"
 off_losses, off_alive = {}, {}
 for name, function in functions.items():
     off_losses[name], off_alive[name] = train(function, bias=-3.0)
@@ -318,7 +318,7 @@ assert torch.autograd.grad((x / (1 + torch.exp(-x))).sum(), x)[0][0].isnan()
 # ### Your turn: SiLU
 # Each number of a tensor, times its sigmoid.
 
-# %%
+# %% slide="skip"
 from tinylm_classroom import check, hint, keep
 
 
@@ -489,7 +489,7 @@ figures.units(said, {unit: active[:, unit].tolist()}, {unit: raised})
 # ### Rewrite the rule
 # If this is a rule, we can change what it says. We replace the column of unit 34 by the row of a word. The sign is minus, because the unit's number is negative here, and the mean row is taken away, because for softmax only differences count:
 
-# %%
+# %% slide="skip"
 import copy
 
 from tinylm_classroom import harm, largest_rises, missed, written
@@ -526,11 +526,13 @@ predict(
 )
 
 # %% deck="Write your word: the rule says it, and nothing else changes"
+# ESSENTIAL
 word = "kite"  # try "Mia", "sleep" and "red"
 taught = write(word)
 for first in ("In", "By"):
     text = f"{TEXT} {first} the"
     print(f"{first} the: before {says(model, text)}, now {says(taught, text)}")
+# END
 n = sum(each.numel() for each in model.parameters())
 print(f"changed: {column.numel()} of {n:,} numbers")
 
@@ -557,7 +559,7 @@ for text in (TEXT, *map(beginning, SEEDS)):
 # To find out, we take the unit away, as we did with heads. On which words of 60 stories does the loss rise most?
 
 
-# %%
+# %% slide="skip"
 def without(units):
     """A copy of the model in which these units of the last layer add nothing."""
     changed = copy.deepcopy(model)
@@ -641,7 +643,7 @@ def multiplications(config):
     }
 
 
-# %%
+# %% slide="skip"
 configs = {
     "shipped": model.config,
     "GPT-2 small": preset("gpt2", "small"),
