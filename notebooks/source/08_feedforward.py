@@ -52,9 +52,8 @@ what_if(model, tokenizer, f"\n{TEXT} In the")
 #
 # A feed-forward consists of **units**, also called *neurons*. At each position each unit computes one number, its **activation**: how strongly it reacts to what is there. The shipped model has 320 units in each of its three layers. Here three units of the last layer read a text:
 
-# %% tags=["signature"] deck="Three units read the same text. What is the rule of each?"
-SAYING = '"Old bees sleep gladly."'
-QUOTED = f" Amara said to Felix, {SAYING} In the end Felix understood, {SAYING}"
+# %% tags=["signature"] deck="Three units, three rules: what does each react to?"
+QUOTED = ' Amara said to Felix, "Old bees sleep gladly." In the end'
 
 
 def read(text):
@@ -159,9 +158,9 @@ figures.plane_and_sheet(plane)
 # %%
 facts = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 wanted = torch.tensor([0.0, 0.0, 0.0, 1.0])
-total = facts @ torch.tensor([1.0, 1.0]) - 1  # (4)
-print("before ReLU", total.tolist(), " after", torch.relu(total).tolist())
-assert torch.relu(total).equal(wanted)
+added = facts @ torch.tensor([1.0, 1.0]) - 1  # (4)
+print("before ReLU", added.tolist(), " after", torch.relu(added).tolist())
+assert torch.relu(added).equal(wanted)
 
 # %% [markdown]
 # Such a function is an **activation function**: the unit's activation is what comes out of it. The classic feed-forward maps $C$ features *up* to $F$ units, applies the function $f$, and maps them *down* to $C$ features again ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). Without biases:
@@ -666,9 +665,10 @@ predict(
 # %% deck="In three models the feed-forward multiplies most"
 for name, config in configs.items():
     work = multiplications(config)
+    total = sum(work.values())
     # ESSENTIAL
-    parts = {part: f"{n / sum(work.values()):.0%}" for part, n in work.items()}
-    print(f"{name}, {config.max_seq_len} tokens:", parts)
+    print(f"{name}, {config.max_seq_len} tokens:")
+    print(", ".join(f"{part} {n / total:.0%}" for part, n in work.items()))
     # END
 
 # %% tags=["source-hidden"] evidence="most-multiplications" tried="exact" rows=["S0-31", "S1-17", "S2-5"]
