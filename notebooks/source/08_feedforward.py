@@ -127,7 +127,7 @@ for name, block in enumerate(model.blocks):
 # Who tests the two facts? In this model mostly a head of the same layer: what enters unit 34 is already large only where both are true. [[who-tests]] Attention can do it, because a softmax of products is not linear. Could a linear map? And a feed-forward, alone? We write each fact as 0 or 1. What we want is 1 if both are 1, and 0 otherwise.
 
 # %% tags=["source-hidden"] evidence="who-tests" tried="held-out"
-# Checked after three beginnings: what enters is no sum of two facts, and head 1 makes most of it.
+# Checked after three beginnings: what enters is not a sum of facts, and head 1 makes most of it.
 SEEDS = (1, 2, 3)
 for text in map(beginning, SEEDS):
     enters = entering(model, tokenizer, text)
