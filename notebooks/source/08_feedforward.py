@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: after attention has fetched, each position works by itself, with many small rules of the form *if this, then add that*. A rule that needs two facts at once needs an activation function, because no linear map can test it. Sections 1 to 4 build the feed-forward, section 5 rewrites a rule of a trained model.
-# The exercises are homework, or a second hour. If you have only ten minutes, show section 1 and write a word into unit 34.
+# The exercises are homework, or a second hour. If you have only ten minutes, show section 1 and write a word into a unit, in section 5.
 
 # %% [markdown] tags=["note"]
 # **Say.** Attention moves vectors between positions. Today we look at the other half of a layer, which moves nothing. Show the three texts early, and let the class find the rule of each unit before anything is explained.
@@ -33,7 +33,7 @@
 # %%
 import torch
 
-from tinylm_classroom import activations, capture, predict, reactions, what_if
+from tinylm_classroom import activations, capture, reactions, what_if
 from tinylm_classroom import feedforward_figures as figures
 from tinylm_lib.pretrained import load_pretrained
 
@@ -87,7 +87,7 @@ for seed in SEEDS:
 # The unit reacts to *the* after *In*, and hardly to anything else. [[both-facts]] So **attention fetches, and the feed-forward works on the result, at each position by itself**. If that is true, then reordered positions must have the same results as before:
 
 # %%
-from tinylm_classroom import beginning, entering, ids_of_stories
+from tinylm_classroom import beginning, entering, ids_of_stories, predict
 
 caught = capture(model, ids_of_stories(tokenizer, 20, 8))
 into = caught.inputs["blocks.0.ffn"]  # (B, T, C)
@@ -130,7 +130,7 @@ for name, block in enumerate(model.blocks):
 # Checked after three beginnings: what enters is not a sum of facts, and head 1 makes most of it.
 SEEDS = (1, 2, 3)
 for text in map(beginning, SEEDS):
-    enters = entering(model, tokenizer, text)
+    enters = entering(model, tokenizer, text, 34)
     assert enters.both > 6 > 3 > enters.sum_of_facts and enters.without_head < 0.6 * enters.both
 
 # %% tags=["source-hidden"] deck="A linear map gives 1, 3 and 5 for three cases. And for the fourth?"
@@ -555,7 +555,7 @@ for text in (TEXT, *map(beginning, SEEDS)):
 # For 304 of 323 words it does. The others have a row that points in nearly the same direction as that of a similar word, and the model says that one: you write *cold*, it says *cloudy*. [[written]]
 #
 # ### Is the rule needed?
-# To find out, we take the unit away, as we did with heads. On which words of 60 stories does the loss rise most?
+# To find out, we take the unit away, as we did with heads. On which words of our stories does the loss rise most?
 
 
 # %% slide="skip"
@@ -681,7 +681,9 @@ for config in configs.values():
     work, n = multiplications(config), config.max_seq_len
     assert 2 * n * sum(work.values()) == forward_flops(config, 1, n)  # it counts additions, too
     assert work["feed-forward"] > work["attention's matrices"] + work["scores"]
-narrow, wide = (count_parameters(ModelConfig(d_model=512, n_layers=1, ffn=ffn)).ffn for ffn in ("swiglu", "gelu"))
+narrow, wide = (
+    count_parameters(ModelConfig(d_model=512, d_ff_multiple_of=64, ffn=ffn)).ffn for ffn in ("swiglu", "gelu")
+)
 assert abs(narrow / wide - 1) < 0.02 and abs(zeros_of_two_dropouts() - 0.19) < 0.01
 
 # %% [markdown]
