@@ -97,9 +97,9 @@ torch.testing.assert_close(ffn(into[:, order]), ffn(into)[:, order], atol=1e-4, 
 
 # %% tags=["source-hidden"] evidence="each-position-alone" tried="exact"
 # Checked in each layer: reordered positions keep their results.
-for name, block in enumerate(model.blocks):
-    x = caught.inputs[f"blocks.{name}.ffn"]  # (B, T, C)
-    assert (block.ffn(x[:, order]) - block.ffn(x)[:, order]).abs().max() < 1e-3
+for at, part in enumerate(block.ffn for block in model.blocks):
+    x = caught.inputs[f"blocks.{at}.ffn"]  # (B, T, C)
+    assert part(x[:, order]).allclose(part(x)[:, order], atol=1e-3)
 
 # %% [markdown]
 # They have. [[each-position-alone]] Without attention no position could know what is at another one.
@@ -202,10 +202,9 @@ for name, function in {"no activation function": nothing, "ReLU": torch.relu}.it
     losses[name], alive[name] = train(function)
 
 # %% tags=["source-hidden"] deck="60 networks with ReLU learn the four cases. How many succeed?"
-succeed = (losses["ReLU"] < 0.01).sum()
 predict(
     "One unit with ReLU is enough, and each of the 60 networks has six. How many networks learn the task?",
-    key=lambda: "all of them" if succeed == 60 else "nearly all" if succeed > 45 else "about half",
+    key=lambda: "nearly all" if 0 < (losses["ReLU"] > 0.01).sum() < 15 else "another number",
     choices={
         "all of them": "A solution exists, but training must find it.",
         "nearly all": "",
@@ -681,9 +680,8 @@ for config in configs.values():
     work, n = multiplications(config), config.max_seq_len
     assert 2 * n * sum(work.values()) == forward_flops(config, 1, n)  # it counts additions, too
     assert work["feed-forward"] > work["attention's matrices"] + work["scores"]
-narrow, wide = (
-    count_parameters(ModelConfig(d_model=512, d_ff_multiple_of=64, ffn=ffn)).ffn for ffn in ("swiglu", "gelu")
-)
+sizes = {"d_model": 512, "d_ff_multiple_of": 64}
+narrow, wide = (count_parameters(ModelConfig(ffn=ffn, **sizes)).ffn for ffn in ("swiglu", "gelu"))
 assert abs(narrow / wide - 1) < 0.02 and abs(zeros_of_two_dropouts() - 0.19) < 0.01
 
 # %% [markdown]
