@@ -32,7 +32,7 @@ class MLP(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """down(activation(gate(x)) * up(x)): one route decides how much of the other passes.
+    """down(activation(gate(x)) * up(x)): one branch decides how much of the other passes.
 
     Source: Shazeer 2020, "GLU Variants Improve Transformer", equation 6.
     """

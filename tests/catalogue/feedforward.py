@@ -1,6 +1,5 @@
 """Lesson 08: right variants of its exercises, mistakes, and the library's own."""
 
-import math
 from types import SimpleNamespace
 
 import torch
@@ -63,14 +62,6 @@ RIGHT = {
         silu_by_softplus_in_double=lambda x: (x.double() * torch.exp(-F.softplus(-x.double()))).to(x.dtype),
         silu_clamped=lambda x: x / (1 + torch.exp(-x.clamp(min=-80.0))),
     ),
-    "gelu": named(
-        F.gelu,
-        gelu_by_erf=lambda x: 0.5 * x * (1.0 + torch.erf(x / math.sqrt(2.0))),
-        gelu_by_erfc=lambda x: x * torch.erfc(-x * 2**-0.5) / 2,
-        gelu_by_distribution=lambda x: x * torch.distributions.Normal(0.0, 1.0).cdf(x),
-        gelu_by_ndtr=lambda x: torch.mul(x, torch.special.ndtr(x)),
-        gelu_in_double=lambda x: F.gelu(x.to(torch.float64), approximate="none").to(x.dtype),
-    ),
     "swiglu": named(
         swiglu_of_torch, swiglu_by_sigmoid, swiglu_fused, swiglu_by_einsum, swiglu_by_features,
         swiglu_in_double=lambda x, w_gate, w_up, w_down:
@@ -87,14 +78,6 @@ WRONG = {
         softplus=lambda x: F.softplus(x),
         minus=lambda x: x * torch.sigmoid(-x),
     ),
-    "gelu": named(
-        erf_without_root=lambda x: 0.5 * x * (1 + torch.erf(x)),
-        no_half=lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
-        density=lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-        of_tanh=lambda x: F.gelu(x, approximate="tanh"),
-        cdf=lambda x: 0.5 * (1 + torch.erf(x / math.sqrt(2))),
-        minus=lambda x: 0.5 * x * (1 - torch.erf(x / math.sqrt(2))),
-    ),
     "swiglu": named(
         other_branch=lambda x, w_gate, w_up, w_down: ((x @ w_gate.T) * F.silu(x @ w_up.T)) @ w_down.T,
         both=lambda x, w_gate, w_up, w_down: (F.silu(x @ w_gate.T) * F.silu(x @ w_up.T)) @ w_down.T,
@@ -107,4 +90,4 @@ WRONG = {
         ungated=lambda x, w_gate, w_up, w_down: F.silu(x @ w_up.T) @ w_down.T,
     ),
 }  # fmt: skip
-LIBRARY = {"silu": layers.silu, "gelu": layers.gelu, "swiglu": swiglu_of_library}
+LIBRARY = {"silu": layers.silu, "swiglu": swiglu_of_library}

@@ -49,8 +49,8 @@ TERMS = {
         "backup head, copy suppression"
     ),
     "08": (
-        "feed-forward, unit, activation function, ReLU, SiLU, GELU, gate, SwiGLU, dead unit, "
-        "superposition, mixture of experts, dropout"
+        "feed-forward, unit, activation, activation function, ReLU, SiLU, GELU, gate, SwiGLU, "
+        "dead unit, superposition, mixture of experts, dropout"
     ),
     "09": "block, residual connection, residual stream, pre-norm, post-norm, rank collapse",
     "10": "head, logit lens, config, tied, activation, activation patching",

@@ -58,59 +58,6 @@ def silu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
     return out.float() if "fp32" in on else out
 
 
-def _phi(x: Tensor) -> Tensor:
-    """The probability that a draw from a standard normal distribution is below x, elementwise."""
-    return (1 + torch.erf(x / math.sqrt(2))) / 2
-
-
-OTHER_GELUS = {
-    "share alone": _phi,
-    "tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "quick": lambda x: x * torch.sigmoid(1.702 * x),
-    "silu": F.silu,
-    "relu": torch.relu,
-    "softplus": F.softplus,
-    "mish": F.mish,
-    "elu": F.elu,
-    "leaky": F.leaky_relu,
-    "tanh without the cube": lambda x: 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * x)),
-    "tanh for erf": lambda x: 0.5 * x * (1 + torch.tanh(x / math.sqrt(2))),
-    "of -x": lambda x: -x * _phi(-x),
-    "square": lambda x: x.square() * _phi(x),
-    "applied twice": lambda x: F.gelu(F.gelu(x)),
-    "bounded": lambda x: F.gelu(x.clamp(-5, 5)),
-    "only through the gate": lambda x: x.detach() * _phi(x),
-    "product last": lambda x: 0.5 * x + torch.erf(x / math.sqrt(2)),
-    "no root of 2": lambda x: x * (1 + torch.erf(x)) / 2,
-    "times the root": lambda x: x * (1 + torch.erf(x * math.sqrt(2))) / 2,
-    "divided by 2": lambda x: x * (1 + torch.erf(x / 2)) / 2,
-    "root of 2 / pi": lambda x: x * (1 + torch.erf(x * math.sqrt(2 / math.pi))) / 2,
-    "not halved": lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
-    "no one": lambda x: x * torch.erf(x / math.sqrt(2)) / 2,
-    "erf alone": lambda x: x * torch.erf(x / math.sqrt(2)),
-    "share above": lambda x: x * (1 - _phi(x)),
-    "density": lambda x: x * torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi),
-    "added": lambda x: x + _phi(x),
-    "straight above 0": lambda x: torch.where(x > 0, x, x * _phi(x)),
-    "only above 0": lambda x: torch.relu(x) * _phi(x),
-    "rounded constants": lambda x: 0.5 * x * (1 + torch.erf(x / 1.414)),
-    "slope": lambda x: _phi(x) + x * torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi),
-    "gate cut": lambda x: x * _phi(x).detach(),
-}
-
-
-def gelu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """x times the probability that a standard normal draw is below x, elementwise, and the mistakes
-    that are `on`.
-    """
-    if "in place" in on:
-        return x.mul_(_phi(x))
-    out = next((other for name, other in OTHER_GELUS.items() if name in on), lambda x: x * _phi(x))(
-        x
-    )
-    return out.float() if "fp32" in on else out
-
-
 GATES = {
     "no activation": lambda h: h,
     "sigmoid": torch.sigmoid,
@@ -235,39 +182,6 @@ SILU = Exercise(
     ),
     **texts("silu"),
 )
-GELU = Exercise(
-    name="gelu",
-    lesson="08",
-    reference=gelu,
-    probes=(
-        Probe("gelu(0) is 0", lambda g: (torch.tensor([0.0]),)),
-        Probe("gelu(1) is 0.8413, and gelu(-1) is -0.1587", lambda g: (torch.tensor([1.0, -1.0]),)),
-        Probe("gelu(2) is 1.9545", lambda g: (torch.tensor([-2.0, -0.7518, 0.5, 2.0]),)),
-        Probe("each number by itself, in any shape", lambda g: (2 * _x(g, 3, 5),)),
-        Probe(
-            "each number by itself, in any shape", lambda g: (2 * _x(g, 4, 3, 2).transpose(0, 2),)
-        ),
-        Probe("each number by itself, in any shape", lambda g: (torch.tensor(-0.7),)),
-        Probe("exact, not an approximation", lambda g: (_ramp(),), tolerance=1e-5),
-        Probe("far from 0 nothing overflows", lambda g: (torch.tensor(FAR),)),
-        Probe(
-            "gradients flow: the slope at 0 is 1/2",
-            lambda g: (torch.tensor([-2.0, 0.0, 1.0]),),
-            gradients=True,
-        ),
-        Probe(
-            "gradients flow through x and through its gate",
-            lambda g: (2 * _x(g, 3, 5),),
-            gradients=True,
-        ),
-        Probe(
-            "far from 0 the gradients are finite", lambda g: (torch.tensor(FAR),), gradients=True
-        ),
-        Probe("fp64 in, fp64 out", lambda g: (_ramp(torch.float64),)),
-        Probe("bf16 in, bf16 out", lambda g: (_x(g, 3, 5).bfloat16(),)),
-    ),
-    **texts("gelu"),
-)
 SWIGLU = Exercise(
     name="swiglu",
     lesson="08",
@@ -309,4 +223,4 @@ SWIGLU = Exercise(
     **texts("swiglu"),
 )
 
-EXERCISES = (SILU, SWIGLU, GELU)
+EXERCISES = (SILU, SWIGLU)

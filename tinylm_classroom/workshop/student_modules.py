@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tinylm_lib.attention import Attention, attend, causal_mask
 from tinylm_lib.feedforward import MLP, GatedMLP
-from tinylm_lib.layers import Embedding, LayerNorm, Linear, RMSNorm, gelu, silu
+from tinylm_lib.layers import Embedding, LayerNorm, Linear, RMSNorm, silu
 from tinylm_lib.model import PreNormBlock, TransformerLM
 from tinylm_lib.positions import Positions, Rotary, SinusoidalPosition, Unchanged
 
@@ -171,8 +171,8 @@ ADAPTERS: dict[type[nn.Module], tuple[type[nn.Module], tuple[str, ...]]] = {
         "multi_head_attention", "cached_attention", "attention", "softmax",
         "causal_mask", "split_heads", "merge_heads",
     )),
-    GatedMLP: (YourGatedMLP, ("swiglu", "silu", "gelu")),
-    MLP: (MLP, ("silu", "gelu")),
+    GatedMLP: (YourGatedMLP, ("swiglu", "silu")),
+    MLP: (MLP, ("silu",)),
 }  # fmt: skip
 CALLABLE = {*chain.from_iterable(names for _, names in ADAPTERS.values())}
 
@@ -201,7 +201,6 @@ _OBSTACLES: dict[str, dict[str, Callable[[Any], Any]]] = {
         ),
     },
     "silu": {"this model's activation is another": lambda ffn: ffn.activation is not silu},
-    "gelu": {"this model's activation is another": lambda ffn: ffn.activation is not gelu},
 }
 # A part that does the work of others brings its own.
 _INSTEAD_OF = {"attention": ("softmax",), "swiglu": ("silu",)}
@@ -277,7 +276,7 @@ def _adapt(module: nn.Module, functions: Functions) -> None:
     """
     module.__class__, _ = ADAPTERS[type(module)]
     module.parts = functions
-    for name in functions.keys() & {"silu", "gelu"}:
-        module.activation = functions[name]
+    if "silu" in functions:
+        module.activation = functions["silu"]
     if "sinusoidal" in functions:
         module.build(module.table.device)

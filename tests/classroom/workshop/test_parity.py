@@ -64,7 +64,7 @@ def test_kept_functions_are_those_that_are_right_today(monkeypatch) -> None:
     states = [
         PartState("softmax", "done", "", torch.softmax),
         PartState("silu", "broken", "no"),
-        PartState("gelu", "open"),
+        PartState("swiglu", "open"),
     ]
     monkeypatch.setattr(rooms, "read_parts", lambda: states)
     assert kept_functions() == {"softmax": torch.softmax}

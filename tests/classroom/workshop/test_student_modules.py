@@ -131,7 +131,7 @@ UNBIASED = {"qkv_bias": False, "o_bias": False}
         ("multi_head_attention", "gpt", {"d_head": None, "d_model": 24, "n_kv_heads": 3, **UNBIASED}, "grouped"),
         ("swiglu", "gpt", {"ffn": "geglu"}, "another"),
         ("swiglu", "modern", {"ffn_bias": True}, "another"),
-        ("gelu", "gpt2", {}, "another"),
+        ("silu", "gpt2", {}, "another"),
     ],
 )
 def test_a_part_that_does_not_fit_is_left_out_and_it_says_why(part: str, name: str, changes: dict, why: str) -> None:

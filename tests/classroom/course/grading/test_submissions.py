@@ -44,7 +44,8 @@ def test_the_student_is_in_the_name(tmp_path, name, student):
 @pytest.mark.parametrize(("name", "cells", "lesson", "expected"), [
     ("x.ipynb", [MASK], "05_attention", "05"), ("x.ipynb", [MASK], None, "05"), ("x.ipynb", [], "05_attention", "05"),
     ("x_05_attention.ipynb", [], None, "05"), ("x_05_attention.ipynb", ["def softmax(x, dim): return x"], None, "03"),
-    ("x.ipynb", ["def silu(x): return x"], "99_other", "08"), ("x_09_lesson.ipynb", ["def gelu(x): pass"], None, "08"),
+    ("x.ipynb", ["def silu(x): return x"], "99_other", "08"),
+    ("x_09_lesson.ipynb", ["def swiglu(x): pass"], None, "08"),
 ])  # fmt: skip
 def test_the_lesson_is_in_the_metadata_the_exercises_or_the_name(tmp_path, name, cells, lesson, expected):
     notebook(tmp_path / name, *cells, lesson=lesson)
@@ -67,7 +68,7 @@ def test_a_kept_part_counts_where_the_notebook_has_no_attempt(tmp_path):
     (parts / "causal_mask.py").write_text("def causal_mask(n): return 2\n")
     (parts / "softmax.py").write_text("import torch\n\ndef softmax(x, dim): return torch.softmax(x, dim)\n")
     (parts / "linear.py").write_text("x = 1\n")
-    (parts / "earlier" / "gelu.py").write_text("def gelu(x): return x\n")
+    (parts / "earlier" / "silu.py").write_text("def silu(x): return x\n")
     ours = found(tmp_path)
     assert set(ours) == {("ann", "05"), ("ann", "03"), ("ann", "02")}
     five = ours["ann", "05"]
@@ -158,12 +159,17 @@ def test_files_of_the_system_are_nobody_s(tmp_path, name):
 
 
 def test_each_lesson_of_which_a_notebook_holds_an_attempt_is_graded(tmp_path):
-    cells = [MASK, "def silu(z): return z", "def softmax(x): return x", "def gelu(x): raise NotImplementedError"]
+    cells = [
+        MASK,
+        "def silu(z): return z",
+        "def softmax(x): return x",
+        "def swiglu(x, w_gate, w_up, w_down): raise NotImplementedError",
+    ]
     notebook(tmp_path / "ann.ipynb", *cells)
     ours = found(tmp_path)
     assert set(ours) == {("ann", "05"), ("ann", "08")}, "softmax takes two arguments, so this one is a helper"
     eight = ours["ann", "08"]
-    assert eight.attempts["silu"] and eight.attempts["gelu"] is None and eight.taken == {"silu": "from ann.ipynb"}
+    assert eight.attempts["silu"] and eight.attempts["swiglu"] is None and eight.taken == {"silu": "from ann.ipynb"}
 
 
 def test_an_answer_of_another_lesson_that_was_checked_counts_and_its_own_notebook_comes_first(tmp_path):
