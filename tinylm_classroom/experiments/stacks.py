@@ -1,0 +1,180 @@
+"""Stacks of blocks whose parts replace the vector that they read, or add to it: how alike positions
+become, how far a gradient holds, and what trained stacks know.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tinylm_lib import ModelConfig, TransformerLM, storyworld
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Join = Callable[[Tensor, Tensor], Tensor]
+Read = Callable[[Tensor], Tensor]
+
+N_STORIES = 100
+LENGTH = 16  # tokens that are read
+BATCH = 8
+WIDTH = 64
+
+
+class Turned(NamedTuple):
+    """What one step changes: the cosine between the gradients before and after it, and the loss."""
+
+    cosine: float
+    change: float
+
+
+def replace(x: Tensor, made: Tensor) -> Tensor:
+    """The result of a part takes the place of the vector."""
+    return made
+
+
+def add(x: Tensor, made: Tensor) -> Tensor:
+    """The result of a part is added to the vector."""
+    return x + made
+
+
+def vectors(lm: TransformerLM, join: Join, ids: Tensor) -> list[Tensor]:
+    """The vectors (B, T, C) of a text: the embeddings, and what leaves each block."""
+    x = lm.embed(ids)  # (B, T) -> (B, T, C)
+    positions = torch.arange(ids.shape[1])  # (T)
+    found = [x]
+    for block in lm.blocks:
+        x = join(x, block.attention(block.attn_norm(x), positions))  # (B, T, C)
+        x = join(x, block.ffn(block.ffn_norm(x)))  # (B, T, C)
+        found.append(x)
+    return found
+
+
+def reading(lm: TransformerLM, join: Join, alone: bool = False) -> Read:
+    """How this model reads: ids (B, T) in, logits (B, T, V) out.
+
+    alone: each word is read as a text of its own, so that attention has nothing to average.
+    """
+
+    def read(ids: Tensor) -> Tensor:
+        texts = ids.reshape(-1, 1) if alone else ids
+        last = vectors(lm, join, texts)[-1]
+        return lm.unembed(lm.final_norm(last)).view(*ids.shape, -1)
+
+    return read
+
+
+def untrained(vocab_size: int, n_blocks: int, seed: int, **choices: Any) -> TransformerLM:
+    """A model of 64 features with new weights, those of lesson 02."""
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": vocab_size, "d_model": WIDTH, "n_layers": n_blocks}
+    settings = {"tie_embeddings": False, "init": "cs336", **sizes, **choices}
+    return TransformerLM(ModelConfig(**settings))
+
+
+def smaller(lm: TransformerLM, factor: float) -> TransformerLM:
+    """The model, after the maps that write into its stream have been multiplied by this factor."""
+    with torch.no_grad():
+        for block in lm.blocks:
+            block.attention.o_proj.weight.mul_(factor)
+            block.ffn.down_proj.weight.mul_(factor)
+    return lm
+
+
+def stories(tokenizer: Any) -> Tensor:
+    """The ids (N) of the first hundred stories, each after a line end."""
+    seeds = range(N_STORIES)
+    texts = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in seeds]
+    return torch.tensor(tokenizer.encode("\n" + "\n".join(texts)))
+
+
+def counting_only(tokens: Tensor) -> float:
+    """The loss of a reader who knows how frequent each word is, and nothing else, in nats."""
+    frequency = tokens.bincount() / len(tokens)  # (V)
+    return -torch.xlogy(frequency, frequency).sum().item()
+
+
+def train(
+    lm: TransformerLM, read: Read, tokens: Tensor, rate: float = 0.01, updates: int = 30
+) -> list[float]:
+    """Trains a model with AdamW on windows of these tokens (N). Returns the loss of each update."""
+    optimizer = torch.optim.AdamW(lm.parameters(), lr=rate, fused=True)
+    losses = []
+    for _ in range(updates):
+        starts = torch.randint(len(tokens) - LENGTH, (BATCH,)).tolist()
+        batch = torch.stack([tokens[start : start + LENGTH + 1] for start in starts])  # (B, T + 1)
+        loss = _loss(read, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def last_ten(losses: list[float]) -> float:
+    """The mean loss of the last ten updates."""
+    return sum(losses[-10:]) / 10
+
+
+def likeness(x: Tensor) -> float:
+    """The mean cosine between the vectors of two different positions of a text, x (..., T, C)."""
+    units = x / x.norm(dim=-1, keepdim=True)
+    cosines = units @ units.mT  # (..., T, T)
+    n = cosines.shape[-1]
+    return ((cosines.sum((-2, -1)) - n) / (n * (n - 1))).mean().item()
+
+
+def block_gradients(lm: TransformerLM, join: Join) -> list[float]:
+    """The norm of the gradient of each block's weights, for one batch of random tokens."""
+    batch = torch.randint(lm.config.vocab_size, (4, 33))  # (B, T + 1)
+    _loss(reading(lm, join), batch).backward()
+    return [_gradient(block).norm().item() for block in lm.blocks]
+
+
+def after_step(lm: TransformerLM, read: Read, batch: Tensor, step: float) -> Turned:
+    """Moves every weight by this step against its gradient, looks again, and moves it back.
+
+    batch (B, T + 1): the tokens for which the loss is computed.
+    """
+    weights = [(p, p.detach().clone()) for p in lm.parameters()]
+    gradients = []
+    losses = []
+    for _ in range(2):
+        lm.zero_grad()
+        loss = _loss(read, batch)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append(torch.cat([_gradient(block) for block in lm.blocks]))
+        with torch.no_grad():
+            for p in lm.parameters():
+                p -= step * p.grad.sign()
+    with torch.no_grad():
+        for p, before in weights:
+            p.copy_(before)
+    cosine = torch.cosine_similarity(*gradients, dim=0).item()
+    return Turned(cosine, losses[1] - losses[0])
+
+
+@cache
+def recorded(what: str) -> list[dict[str, Any]]:
+    """What `tools/stacks.py` has measured, as one dict for each run.
+
+    what: "runs", losses of whole training runs, each the mean of 20 updates; or "rates", the loss
+    of 8 blocks that read each word alone, after 60 updates at some learning rate.
+    """
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[what]
+
+
+def _loss(read: Read, batch: Tensor) -> Tensor:
+    return F.cross_entropy(read(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+
+
+def _gradient(module: torch.nn.Module) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in module.parameters()])
