@@ -2,9 +2,10 @@
 become, how far a gradient holds, and what trained stacks know.
 """
 
+import math
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ else:
 
 Join = Callable[[Tensor, Tensor], Tensor]
 Read = Callable[[Tensor], Tensor]
+Part = Callable[[Tensor], Tensor]
 
 N_STORIES = 100
 LENGTH = 16  # tokens that are read
@@ -88,6 +90,21 @@ def smaller(lm: TransformerLM, factor: float) -> TransformerLM:
     return lm
 
 
+def growth(vocab_size: int, seed: int, factor: float = 1.0, block: str = "pre_norm") -> float:
+    """How many times as large the stream of 24 untrained blocks is at its end as at its start.
+
+    factor: of the maps that write into the stream.
+    """
+    lm = smaller(untrained(vocab_size, 24, seed, block=block), factor)
+    ids = torch.randint(vocab_size, (4, 32))  # (B, T)
+    with torch.no_grad():
+        start = lm.embed(ids)  # (B, T, C)
+        x = start
+        for each in lm.blocks:
+            x = each(x, torch.arange(32))  # (B, T, C)
+    return (x.std() / start.std()).item()
+
+
 def stories(tokenizer: Any) -> Tensor:
     """The ids (N) of the first hundred stories, each after a line end."""
     seeds = range(N_STORIES)
@@ -123,14 +140,6 @@ def last_ten(losses: list[float]) -> float:
     return sum(losses[-10:]) / 10
 
 
-def likeness(x: Tensor) -> float:
-    """The mean cosine between the vectors of two different positions of a text, x (..., T, C)."""
-    units = x / x.norm(dim=-1, keepdim=True)
-    cosines = units @ units.mT  # (..., T, T)
-    n = cosines.shape[-1]
-    return ((cosines.sum((-2, -1)) - n) / (n * (n - 1))).mean().item()
-
-
 def block_gradients(lm: TransformerLM, join: Join) -> list[float]:
     """The norm of the gradient of each block's weights, for one batch of random tokens."""
     batch = torch.randint(lm.config.vocab_size, (4, 33))  # (B, T + 1)
@@ -160,6 +169,112 @@ def after_step(lm: TransformerLM, read: Read, batch: Tensor, step: float) -> Tur
             p.copy_(before)
     cosine = torch.cosine_similarity(*gradients, dim=0).item()
     return Turned(cosine, losses[1] - losses[0])
+
+
+def parts_of(lm: TransformerLM, length: int) -> list[Part]:
+    """What adds to the stream of a text of this length, in order: each reads the stream (B, T, C),
+    through its norm, and returns what it adds.
+    """
+    positions = torch.arange(length)  # (T)
+    found: list[Part] = []
+    for block in lm.blocks:
+        found.append(partial(_attend, block, positions))
+        found.append(partial(_feed, block))
+    return found
+
+
+def _attend(block: Any, positions: Tensor, x: Tensor) -> Tensor:
+    return block.attention(block.attn_norm(x), positions)
+
+
+def _feed(block: Any, x: Tensor) -> Tensor:
+    return block.ffn(block.ffn_norm(x))
+
+
+@torch.no_grad()
+def loss_after(
+    lm: TransformerLM,
+    ids: Tensor,
+    stream: Callable[[Tensor, list[Part], int | None], Tensor],
+    out: int | None = None,
+) -> float:
+    """The loss of a model whose stream ends as this function says, given its start, its parts, and
+    which of them is left out.
+
+    ids (B, T).
+    """
+    x = stream(lm.embed(ids), parts_of(lm, ids.shape[1]), out)  # (B, T, C)
+    logits = lm.unembed(lm.final_norm(x))  # (B, T, V)
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).item()
+
+
+def loss_with_block(lm: TransformerLM, ids: Tensor, block: Callable[..., Tensor]) -> float:
+    """The loss of a model each of whose blocks is this function of the stream (B, T, C), norm1,
+    attention, norm2 and ffn. ids (B, T).
+    """
+    with torch.no_grad():
+        logits = reading_with_block(lm, block)(ids)  # (B, T, V)
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).item()
+
+
+def reading_with_block(lm: TransformerLM, block: Callable[..., Tensor]) -> Read:
+    """How this model reads where each of its blocks is this function."""
+
+    def read(ids: Tensor) -> Tensor:
+        x = lm.embed(ids)  # (B, T, C)
+        positions = torch.arange(ids.shape[1])  # (T)
+        for each in lm.blocks:
+            attention = partial(each.attention, positions=positions)
+            x = block(x, each.attn_norm, attention, each.ffn_norm, each.ffn)  # (B, T, C)
+        return lm.unembed(lm.final_norm(x))
+
+    return read
+
+
+def changed_sum(
+    x: Tensor, parts: list[Part], out: int | None = None, plus_alone: bool = False
+) -> Tensor:
+    """The end of the stream x (B, T, C) without part number `out`, or without its plus sign alone:
+    then its result replaces the stream.
+    """
+    for i, part in enumerate(parts):
+        if i != out:
+            x = x + part(x)
+        elif plus_alone:
+            x = part(x)
+    return x
+
+
+def without_each(lm: TransformerLM, ids: Tensor, plus_alone: bool = False) -> list[float]:
+    """The loss of a model without each of its parts, or without the plus sign of each."""
+    stream = partial(changed_sum, plus_alone=plus_alone)
+    return [loss_after(lm, ids, stream, out) for out in range(2 * len(lm.blocks))]
+
+
+def pre_norm(x: Tensor, norm1: Part, attention: Part, norm2: Part, ffn: Part) -> Tensor:
+    """The block of the library as a function of the stream and its four parts."""
+    h = x + attention(norm1(x))
+    return h + ffn(norm2(h))
+
+
+def new_stories(tokenizer: Any, first: int, n: int = 20, length: int = 80) -> Tensor:
+    """The first tokens of stories with these seeds, ids (n, length)."""
+    found = []
+    for seed in range(first, first + n):
+        text = storyworld.story(torch.Generator().manual_seed(seed)).text
+        found.append(tokenizer.encode("\n" + text)[:length])
+    return torch.tensor(found)
+
+
+def limit_of(steps: Sequence[float], cosines: Tensor) -> float:
+    """The step at which the mean cosine (seeds, steps) falls below one half, on a logarithmic scale
+    between the two steps around it.
+    """
+    mean = cosines.mean(0).tolist()
+    at = next(i for i, value in enumerate(mean) if value < 0.5)
+    before, after = (math.log(step) for step in steps[at - 1 : at + 1])
+    share = (mean[at - 1] - 0.5) / (mean[at - 1] - mean[at])
+    return math.exp(before + share * (after - before))
 
 
 @cache
