@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tinylm_lib import ModelConfig, TransformerLM, storyworld
+from tinylm_lib.interventions import intervene
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -264,6 +265,26 @@ def new_stories(tokenizer: Any, first: int, n: int = 20, length: int = 80) -> Te
         text = storyworld.story(torch.Generator().manual_seed(seed)).text
         found.append(tokenizer.encode("\n" + text)[:length])
     return torch.tensor(found)
+
+
+@torch.no_grad()
+def told_apart(
+    lm: TransformerLM, tokenizer: Any, first: int, stop: Sequence[tuple[int, str]] = (), n: int = 20
+) -> list[float]:
+    """How differently a model continues "In the" and "By the" after the first two sentences of n
+    stories: half of the sum of the differences of the probabilities, from 0 to 1, for each.
+
+    stop: (layer, "attention" or "ffn"): parts that add 0.
+    """
+    found = []
+    for seed in range(first, first + n):
+        text = storyworld.story(torch.Generator().manual_seed(seed)).text
+        start = "\n" + ".".join(text.split(".")[:2]) + "."
+        ids = torch.tensor([tokenizer.encode(start + end) for end in (" In the", " By the")])
+        with intervene(lm, stop=stop):
+            one, other = lm(ids)[:, -1].softmax(-1)  # (V) each
+        found.append(0.5 * (one - other).abs().sum().item())
+    return found
 
 
 def limit_of(steps: Sequence[float], cosines: Tensor) -> float:

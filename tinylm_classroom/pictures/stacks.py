@@ -135,8 +135,8 @@ def runs(found: Sequence[Mapping[str, Any]], counting_only: float) -> None:
     }
     with axes(title, "updates", "loss", (11.4, 6.2)) as (figure, ax):
         ax.axhline(counting_only, **LEVEL)
-        where = {"size": 18, "ha": "right", "va": "top", "color": QUIET}
-        ax.text(1050, counting_only - 0.1, "only word frequencies", **where)
+        where = {"size": 18, "ha": "right", "va": "bottom", "color": QUIET}
+        ax.text(290, counting_only + 0.1, "only word frequencies", **where)
         for (join, blocks), each in groups.items():
             color = ADDED if join == "add" else REPLACED
             for losses in each:

@@ -109,3 +109,11 @@ def test_the_record_has_a_loss_for_each_twenty_updates_and_each_seed():
 def test_the_stream_of_post_norm_keeps_its_size_and_that_of_pre_norm_grows():
     assert stacks.growth(V, 3) > 3 and stacks.growth(V, 3, factor=0.0) == 1
     assert stacks.growth(V, 3, block="post_norm") == pytest.approx(1, abs=0.05)
+
+
+def test_two_beginnings_are_told_apart_until_nothing_from_other_words_arrives():
+    shipped = load_pretrained("storyworld")
+    model = shipped.model.eval()
+    assert min(stacks.told_apart(model, shipped.tokenizer, 200, n=3)) > 0.9
+    no_attention = [(layer, "attention") for layer in range(3)]
+    assert max(stacks.told_apart(model, shipped.tokenizer, 200, no_attention, n=3)) < 1e-6
