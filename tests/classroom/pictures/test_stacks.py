@@ -51,17 +51,19 @@ def test_each_seed_has_its_line(shown):
 
 
 def test_a_dot_is_a_model_at_its_step_or_a_run_at_its_rate(shown):
-    cosines = {("replaced", "SwiGLU"): torch.tensor([[1.0, 0.0], [0.5, 0.1]]), ("added", "GELU"): torch.ones(2, 2)}
+    near, far = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.1]])
+    cosines = {(join, ffn): each for ffn in ("SwiGLU", "GELU") for join, each in (("replaced", near), ("added", far))}
     rates = [
         {"join": join, "rate": rate, "losses": [4.0, 3.0]}
         for join in ("replace", "add") for rate in (0.001, 0.01)
     ]  # fmt: skip
-    stacks.holds([1e-3, 1e-2], cosines, rates, 5.0)
+    stacks.holds([1e-4, 1e-3, 1e-2], cosines, rates, 5.0)
     figure, facts = shown[0]
     left, right = ([line.get_ydata() for line in ax.lines if line.get_marker() == "o"] for ax in figure.axes)
-    assert [list(y) for y in left[:2]] == [[1.0, 0.0], [0.5, pytest.approx(0.1)]] and len(left) == 4
+    assert [list(y) for y in left[:2]] == 2 * [[1.0, 0.0, 0.0]] and len(left) == 8
     assert len(right) == 4 and list(right[0]) == [4.0, 3.0]
-    assert facts["table"]["cosine, SwiGLU, replaced"] == ["⟨0.75⟩", "⟨0.050⟩"]
+    assert facts["table"]["cosine, SwiGLU, added"] == ["⟨1.0⟩", "⟨1.0⟩", "⟨0.050⟩"]
+    assert facts["caption"].count("⟨11⟩ times") == 2  # 10 to the power of 0.5 + 0.5 / 0.95 is 10.6
 
 
 def test_a_part_has_a_bar_and_a_dot_for_each_set(shown):
