@@ -297,7 +297,7 @@ figures.gradients(gradients)
 # Checked: with each seed.
 grown = {name: each[:, 0] / each[:, -1] for name, each in gradients.items()}
 assert grown["SwiGLU, replaced"].min() > 300 and grown["SwiGLU, added"].max() < 15
-assert 0.05 < grown["GELU, replaced"].min() and grown["GELU, replaced"].max() < 30
+assert grown["GELU, replaced"].min() > 0.05 and grown["GELU, replaced"].max() < 30
 
 # %% tags=["source-hidden"] evidence="size-is-not-enough" tried="seeds"
 # Checked: with each seed the chain with GELU learns nothing at 0.01 on words alone.
@@ -480,7 +480,7 @@ assert (torch.tensor(signless) > removed + 0.8).all()
 # %% tags=["source-hidden"] deck="Task: stop the attention of block 0. What comes after In the?"
 from tinylm_classroom import what_if
 
-basket = "\nOne sunny morning, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. In the"
+basket = "\nOne sunny day, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. In the"
 what_if(model, tokenizer, basket, "stop 1 ffn")
 
 # %% tags=["source-hidden"] evidence="word-before" tried="held-out"

@@ -325,7 +325,7 @@ def holds(
             f"at much shorter steps where results replace x. Right, the loss at each rate: {told}."
         ),
         caption=(
-            "8 blocks that read each word alone. Left: a dot is an untrained model; the cosine is 1 "
+            "8 blocks that read each word alone. Left: a dot is a new model; the cosine is 1 "
             "where a step has not turned the gradient. With the plus sign it falls to one half at "
             f"steps {_further(steps, cosines, 'SwiGLU')} times as long (SwiGLU) and "
             f"{_further(steps, cosines, 'GELU')} times as long (GELU). Right: a dot is a recorded "
