@@ -223,7 +223,7 @@ def gradients(found: Mapping[str, Tensor]) -> None:
     places = {
         "SwiGLU, replaced": (9.2, 2500),
         "GELU, replaced": (0.3, 9),
-        "SwiGLU, added": (0.3, 0.16),
+        "SwiGLU, added": (0.3, 0.12),
     }
     with axes(
         title, "block (the loss is at the right)", "gradient of its weights", (11.4, 5.4)
@@ -296,7 +296,7 @@ def holds(
             right.plot(x, y, color=color, linestyle="-", linewidth=2.5, alpha=0.7)
         right.axhline(counting_only, **LEVEL)
         says = {"size": 17, "ha": "right", "va": "top", "color": QUIET}
-        right.text(0.12, counting_only - 0.07, "only word frequencies", **says)
+        right.text(0.12, counting_only - 0.09, "word frequencies", **says)
         right.text(0.0045, 4.3, "replaced", color=REPLACED, size=TYPE, weight="bold")
         right.text(0.0045, 2.42, "added", color=ADDED, size=TYPE, weight="bold")
         right.set_title("Which learning rates learn?", size=TYPE, weight="normal", loc="center")
@@ -354,7 +354,7 @@ def parts(
     """
     title = "The longest addition is one of those that are missed least"
     with drawing(12.4, 5.4) as figure:
-        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(0.72, 1))
+        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(0.6, 1))
         rows = range(len(names))
         colors = [ATTENTION if name.endswith("attention") else FFN for name in names]
         left.barh(rows, lengths, 0.62, color=colors)
