@@ -463,7 +463,7 @@ predict(
 
 # %% tags=["source-hidden"] deck="The longest addition is one of those that are missed least"
 figures.parts(
-    [f"block {i}: {name}" for i, name in lengths], list(lengths.values()), whole, removed, torch.tensor(signless)
+    [f"{i}: {name}" for i, name in lengths], list(lengths.values()), whole, removed, torch.tensor(signless)
 )
 
 # %% tags=["source-hidden"] evidence="parts-removed" tried="held-out"

@@ -136,7 +136,7 @@ def runs(found: Sequence[Mapping[str, Any]], counting_only: float) -> None:
     }
     with axes(title, "updates", "loss", (11.4, 6.2)) as (figure, ax):
         ax.axhline(counting_only, **LEVEL)
-        where = {"size": 18, "ha": "right", "va": "bottom", "color": QUIET}
+        where = {"size": 20, "ha": "right", "va": "bottom", "color": QUIET}
         ax.text(290, counting_only + 0.1, "only word frequencies", **where)
         for (join, blocks), each in groups.items():
             color = ADDED if join == "add" else REPLACED
@@ -144,7 +144,7 @@ def runs(found: Sequence[Mapping[str, Any]], counting_only: float) -> None:
                 ax.plot(updates, losses, "-", color=color, linewidth=2.2, alpha=0.85)
             if (join, blocks) in names:
                 x, y, says = names[join, blocks]
-                ax.text(x, y, says, color=color, size=18, weight="bold")
+                ax.text(x, y, says, color=color, size=19, weight="bold")
         ax.text(11, 0.95, "x + f(x)", color=ADDED, size=27, weight="bold")
         ax.text(11, 1.5, "f(x)", color=REPLACED, size=27, weight="bold")
         ax.set_xscale("log")
@@ -278,8 +278,8 @@ def holds(
             for row in each:
                 left.plot(steps, row, "o", color=color, markersize=6)
         left.axhline(0.5, **LEVEL)
-        left.legend(frameon=False, fontsize=17, loc="upper right", handlelength=1.8)
-        left.set(ylim=(-0.25, 1.85), yticks=[0, 0.5, 1])
+        left.legend(frameon=False, fontsize=20, loc="upper right", handlelength=1.8)
+        left.set(ylim=(-0.25, 2.05), yticks=[0, 0.5, 1])
         left.set_title("Does the gradient still hold?", size=TYPE, weight="normal", loc="center")
         left.set_ylabel("cosine, before and after")
         left.set_xlabel("length of one step")
@@ -295,7 +295,7 @@ def holds(
             color = ADDED if join == "add" else REPLACED
             right.plot(x, y, color=color, linestyle="-", linewidth=2.5, alpha=0.7)
         right.axhline(counting_only, **LEVEL)
-        says = {"size": 17, "ha": "right", "va": "top", "color": QUIET}
+        says = {"size": 20, "ha": "right", "va": "top", "color": QUIET}
         right.text(0.12, counting_only - 0.09, "word frequencies", **says)
         right.text(0.0045, 4.3, "replaced", color=REPLACED, size=TYPE, weight="bold")
         right.text(0.0045, 2.42, "added", color=ADDED, size=TYPE, weight="bold")
@@ -307,7 +307,7 @@ def holds(
         for ax in (left, right):
             ax.set_xscale("log")
             ax.minorticks_off()
-            set_type(ax, 19)
+            set_type(ax, 20)
         marks = {1e-5: "0.00001", 1e-4: " ", 1e-3: "0.001", 1e-2: "0.01"}
         left.set_xticks(list(marks), list(marks.values()))
         right.set_xticks([1e-3, 1e-2, 1e-1], ["0.001", "0.01", "0.1"])
@@ -354,7 +354,7 @@ def parts(
     """
     title = "The longest addition is one of those that are missed least"
     with drawing(12.4, 5.4) as figure:
-        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(0.6, 1))
+        left, right = figure.subplots(1, 2, sharey=True, width_ratios=(0.72, 1))
         rows = range(len(names))
         colors = [ATTENTION if name.endswith("attention") else FFN for name in names]
         left.barh(rows, lengths, 0.62, color=colors)
@@ -362,25 +362,20 @@ def parts(
             left.text(length + 0.03, row, fixed(length, 1), va="center", size=TYPE)
         left.set_yticks(rows, names)
         left.set(xlim=(0, max(lengths) + 0.45), xticks=[], ylim=(len(names) - 0.45, -0.55))
-        left.set_xlabel("adds: lengths of the stream")
-        left.set_ylabel(" ")
-        for each, color, label in (
-            (without, INK, "without the part"),
-            (no_plus, REPLACED, "without its plus sign"),
-        ):
+        left.set_xlabel("adds (stream lengths)")
+        left.set_ylabel("block: part")
+        for each, color in ((without, INK), (no_plus, REPLACED)):
             for i, found in enumerate(each):
                 at = [row + side_by_side(0, len(each), 0.16)[i] for row in rows]
-                shown = {"markersize": 10, "linestyle": "none", "label": label if i == 0 else None}
-                right.plot(found, at, "o", color=color, **shown)
+                right.plot(found, at, "o", color=color, markersize=10, linestyle="none")
         right.axvline(whole, **LEVEL)
         right.set_xlabel("loss; dotted: with all parts")
         right.set(xlim=(0, 8.6), xticks=[0, 2, 4, 6, 8])
-        right.legend(
-            frameon=False, fontsize=18, loc="lower center", ncols=2, bbox_to_anchor=(0.5, 0.98),
-            columnspacing=0.8, handletextpad=0.1,
-        )  # fmt: skip
+        where = {"size": TYPE, "weight": "bold", "va": "center"}
+        right.text(1.3, max(0, len(names) - 3), "without the part", color=INK, **where)
+        right.text(2.6, len(names) - 1, "without its plus sign", color=REPLACED, **where)
         for ax in (left, right):
-            set_type(ax, 19)
+            set_type(ax, 20)
             ax.grid(visible=False, axis="y")
             ax.tick_params(axis="y", length=0)
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=22)
