@@ -462,9 +462,7 @@ predict(
 )
 
 # %% tags=["source-hidden"] deck="The longest addition is one of those that are missed least"
-figures.parts(
-    [f"{i}: {name}" for i, name in lengths], list(lengths.values()), whole, removed, torch.tensor(signless)
-)
+figures.parts([f"{i}: {name}" for i, name in lengths], list(lengths.values()), whole, removed, torch.tensor(signless))
 
 # %% tags=["source-hidden"] evidence="parts-removed" tried="held-out"
 # Checked in three sets of new stories.
@@ -650,7 +648,16 @@ assert abs(behind) < 0.25 and of_shipped[1] > of_shipped[0] + 1
 
 # %% [markdown]
 # ## 6. Dozens of layers
-# 24 blocks make 48 additions to the stream. Variances add up (lesson 02), so the sum of 48 vectors in any directions is about $\sqrt{48}$ times as long as one of them: the stream of a pre-norm model grows, and what late blocks add counts less and less. GPT-2 therefore draws the maps that *write into the stream* smaller by $\sqrt{2L}$ for $L$ blocks (Radford et al. 2019). Does that help?
+# 24 blocks make 48 additions to the stream. If 48 vectors of length 1 point anywhere, how long is their sum?
+
+# %% deck="48 vectors of length 1, in any directions: how long is the sum?"
+n = 48  # try 12 and 192
+directions = torch.randn(n, 1000, generator=torch.Generator().manual_seed(0))  # (n, C)
+together = (directions / directions.norm(dim=-1, keepdim=True)).sum(0)  # (C)
+print(f"sum of {n}: length {together.norm():.1f}; root of {n}: {n**0.5:.1f}")
+
+# %% [markdown]
+# Variances add up (lesson 02), so the sum grows like the root. The stream of a pre-norm model grows, and what late blocks add counts less and less. GPT-2 therefore draws the maps that *write into the stream* smaller by $\sqrt{2L}$ for $L$ blocks (Radford et al. 2019). Does that help?
 
 # %% deck="24 blocks with smaller initial weights: they learn faster"
 deep = {}
