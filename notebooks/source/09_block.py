@@ -250,11 +250,11 @@ print(f"if each part replaces: {gradient_at_start(slopes, plus=False):.2f}")
 #
 # $$\frac{d}{dx}\bigl(x + f(x)\bigr) = 1 + \frac{df}{dx}$$
 
-# %% tags=["source-hidden"] deck="Slopes 0.5, 0.2 and -0.3, each part adds: how large is the gradient?"
+# %% tags=["source-hidden"] deck="Slopes 0.5, 0.2 and -0.3, each part adds: how far does the end move?"
 predict(
-    "The same three slopes, 0.5, 0.2 and -0.3, but now each part adds. How large is the gradient that comes back?",
+    "The same slopes, 0.5, 0.2 and -0.3, but now each part adds. We move x a little. How many times as far does the end move?",
     key=lambda: gradient_at_start([0.5, 0.2, -0.3], plus=True),
-    number="the gradient",
+    number="times",
     within=0.02,
     feedback={
         -0.03: "That was the chain. Now each factor is 1 + slope.",
@@ -268,7 +268,9 @@ predict(
 a, b, c = 0.5, 0.2, -0.3
 print(f"past all three {1}, through one {a + b + c:+.2f},", end=" ")
 print(f"through two {a * b + a * c + b * c:+.2f}, through all {a * b * c:+.2f}")
+# ESSENTIAL
 ways = 1 + (a + b + c) + (a * b + a * c + b * c) + a * b * c
+# END
 assert abs(ways - gradient_at_start([a, b, c], plus=True)) < 1e-6
 
 # %% [markdown]
