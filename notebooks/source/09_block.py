@@ -117,6 +117,8 @@ print(f"with the word frequencies alone: {counting_only:.2f}")
 # %% [markdown]
 # ## 2. Lost on the way forward
 # Attention returns a weighted average of values (lesson 05). If it *replaces* the vector, a position keeps of its own word only what the average contains. After many averages all positions may look alike. The mean **cosine** of two positions measures that: it is 1 if all vectors point in one direction.
+#
+# For comparison we let a model read each word **alone**, as a text of its own. There attention has nothing to average, and everything else is the same.
 
 
 # %%
@@ -127,9 +129,6 @@ def likeness(x):
     n = cosines.shape[-1]
     return ((cosines.sum((-2, -1)) - n) / (n * (n - 1))).mean().item()
 
-
-# %% [markdown]
-# For comparison we let a model read each word **alone**, as a text of its own. There attention has nothing to average, and everything else is the same.
 
 # %%
 SEEDS = range(3)
