@@ -645,7 +645,7 @@ assert abs(behind) < 0.25 and of_shipped[1] > of_shipped[0] + 1
 #
 # **Cut if short.** The sum of directions; say the root.
 #
-# **Tried.** 24 blocks, rate 0.01, 30 updates: usual weights 4.7 to 4.8, divided by the root 3.3 to 3.5 (three seeds); 16 blocks 4.1 to 4.5 and 3.2 to 3.3; 16 blocks at 0.003 4.52 and 3.44. The stream of 24 pre-norm blocks grows 3.9 to 4.3 times with SwiGLU, 4.1 to 4.5 times with GELU, 1.08 to 1.09 times with the smaller weights; in post-norm its standard deviation stays at 0.99 to 1.00 (three seeds each).
+# **Tried.** 24 blocks, rate 0.01, 30 updates: eight seeds: usual weights 4.5 to 4.9, divided by the root 3.3 to 4.2, ahead by 0.5 to 1.5 with each; 16 blocks 4.1 to 4.5 and 3.2 to 3.3; 16 blocks at 0.003 4.52 and 3.44. The stream of 24 pre-norm blocks grows 3.9 to 4.3 times with SwiGLU, 4.1 to 4.5 times with GELU, 1.08 to 1.09 times with the smaller weights; in post-norm its standard deviation stays at 0.99 to 1.00 (three seeds each).
 
 # %% [markdown]
 # ## 6. Dozens of layers
@@ -672,8 +672,9 @@ for name, factor in (("the usual weights", 1.0), ("divided by the root", 48**-0.
     print(f"24 blocks, {name}: loss", *(learned(loss, 2.5, 6) for loss in deep[name]))
 
 # %% tags=["source-hidden"] evidence="deeper" tried="seeds"
-# Checked: with each seed.
-assert max(deep["divided by the root"]) < min(deep["the usual weights"]) - 0.5
+# Checked: with each seed, and by more in the mean.
+gains = [usual - small for usual, small in zip(*deep.values(), strict=True)]
+assert min(gains) > 0.15 and sum(gains) / len(gains) > 0.5
 
 # %% tags=["source-hidden"] rows=["S4-43"] evidence="stream-grows" tried="seeds"
 # Checked: with each seed, how the standard deviation of the stream grows in 24 blocks.
@@ -681,7 +682,7 @@ usual, small, post = ([stacks.growth(V, seed, *how) for seed in SEEDS] for how i
 assert min(usual) > 2.5 and max(small) < 1.3 and max(abs(each - 1) for each in post) < 0.1
 
 # %% [markdown]
-# With smaller weights the stream hardly grows at first, while with the usual ones it becomes several times as large; in post-norm it stays, because a norm is on it. [[stream-grows]] And 24 blocks are far ahead after as many updates. [[deeper]] So the answer to our question has two parts: a plus sign at every part, and blocks that change the stream only a little at first.
+# With smaller weights the stream hardly grows at first, while with the usual ones it becomes several times as large; in post-norm it stays, because a norm is on it. [[stream-grows]] And with each seed 24 blocks are ahead after as many updates. [[deeper]] So the answer to our question has two parts: a plus sign at every part, and blocks that change the stream only a little at first.
 
 # %% [markdown] tags=["note"]
 # **Say.** The whole lesson is two lines of code, and the reason for their two plus signs.
