@@ -100,6 +100,8 @@ MODULES = {
     "softmax_figures": "pictures.softmax",
     "position_figures": "pictures.positions",
     "positions": "experiments.positions",
+    "stack_figures": "pictures.stacks",
+    "stacks": "experiments.stacks",
     "start_figures": "pictures.start",
     "token_figures": "pictures.tokens",
 }

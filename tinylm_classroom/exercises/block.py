@@ -230,6 +230,7 @@ PRE_NORM_BLOCK = Exercise(
             ),
         ),
     ),
+    order=1,
     **texts("pre_norm_block"),
 )
 
