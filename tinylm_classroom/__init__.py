@@ -78,6 +78,7 @@ MODULES = {
     "cache_figures": "pictures.cache",
     "heads_figures": "pictures.heads",
     "linear_figures": "pictures.linear",
+    "model_figures": "pictures.model",
     "looking": "pictures.looking",
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
