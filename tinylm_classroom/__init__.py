@@ -34,6 +34,7 @@ PLACES = {
     "views.watch": ("watch",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
+    "experiments.choices": ("kept_bytes", "overfit", "repeats", "stream_sizes"),
     "experiments.counting": ("counting_losses", "recorded_counting"),
     "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": (

@@ -104,7 +104,7 @@ hint("tied_logits")
 # %% [markdown]
 # Now the same walk with real numbers. (A list of steps, so it is read downwards, like the code.) **Your task:** move with the arrow keys, open attention with →, and find the only step that connects different positions.
 
-# %% rows=["S0-41", "S1-2", "S2-2", "S4-2"] deck="Task: find the only step that connects positions"
+# %% rows=["S0-41", "S1-2", "S2-2", "S4-2"]
 from tinylm_classroom import shape_flow
 
 shape_flow(model, tokenizer, "\n" + kite.format("Mia"))
@@ -166,7 +166,7 @@ for i in range(len(sets)):
 # %% [markdown] tags=["note"]
 # **Say.** Here is what you have worked for since lesson 02. This model calls the functions that you wrote. Your code and the shipped weights together are a language model.
 #
-# **Draw.** None: the card and the story are on the screen.
+# **Draw.** None. Show the card in the notebook: it lists the parts that are yours.
 #
 # **Ask.** At the story: "How would you prove to a friend that your own functions ran?"
 #
@@ -182,8 +182,8 @@ for i in range(len(sets)):
 # ## 2. A language model of your own parts
 # `build` makes a model that calls the functions that you kept since lesson 02, and the library's where you have kept none. It takes the shipped weights.
 
-# %% deck="A model of your own parts, with the shipped weights"
-from tinylm_classroom import build, control, show_text, using
+# %%
+from tinylm_classroom import build, control, using
 
 mine = build(model.config)
 mine.load_state_dict(model.state_dict())
@@ -211,7 +211,7 @@ from ipywidgets import Text
 
 def continued(beginning="One cold evening, careful", n_words=40):
     # ESSENTIAL
-    show_text(write(mine, beginning, n_words))
+    print(write(mine, beginning, n_words).strip())
     # END
 
 
@@ -227,7 +227,7 @@ assert write(mine, "One", 36) == write(model, "One", 36)
 # If the parts in the card are yours, this was written by **your model**, with the logits of the shipped one. [[your-parts]] Type a beginning of your own, with words that StoryWorld has.
 
 # %% [markdown] tags=["note"]
-# **Say.** The same code with random weights writes nonsense. But we can say beforehand, to a tenth, what its loss is. Whoever trains a model should know this number: if the first loss is another one, something is wrong.
+# **Say.** The same code with random weights writes nonsense. But we can say beforehand, to a tenth, what its loss is. Before you train, you should know this number: if the first loss is another one, something is wrong.
 #
 # **Draw.** None: the curve is on the screen.
 #
@@ -268,15 +268,20 @@ predict(
     because="Random logits are confident about random words, and that costs more than no opinion.",
 )
 
+# %% deck="Random weights cost more than no opinion"
+for seed in range(3):
+    torch.manual_seed(seed)
+    print(f"first loss {loss_of(TransformerLM(model.config)(story_ids), story_ids):.2f}")
+
 # %% [markdown]
-# How much higher? The final norm gives each vector the size 1 (its root mean square), so a logit is a sum of $C$ products with random weights. If these have the standard deviation $\sigma$, the logits have
+# Why half a nat higher? The final norm gives each vector the size 1 (its root mean square), so a logit is a sum of $C$ products with random weights. If these have the standard deviation $\sigma$, the logits have
 #
 # $$s = \sigma \sqrt{C} \qquad \text{and the first loss is about} \quad \ln V + \frac{s^2}{2}$$
 #
 # because the mean of $e^z$ over random logits $z$ is $e^{s^2/2}$, while the logit of the right token is 0 on average. We draw the head of untrained models with several $\sigma$:
 
 # %%
-FIRST_SEEDS = range(5)
+SEEDS = range(5)
 spreads = (0.01, 0.05, 0.09, 0.12, 0.16, 0.2)
 
 
@@ -288,7 +293,7 @@ def first_loss(std, seed):
     return loss_of(untrained(story_ids), story_ids)
 
 
-first_losses = {std: [first_loss(std, seed) for seed in FIRST_SEEDS] for std in spreads}
+first_losses = {std: [first_loss(std, seed) for seed in SEEDS] for std in spreads}
 
 # %% tags=["source-hidden"] deck="The wider the first logits, the higher the first loss"
 figures.first_losses(first_losses, vocab_size=345, width=128)
@@ -304,7 +309,7 @@ for std, found in first_losses.items():
 # The dots follow the formula, which is not fitted. [[untrained]] So you know the first loss before you train:
 
 # %% deck="ln V + s²/2: the first loss, before you train"
-V, C, std = 345, 128, 0.088  # try (50_257, 768, 0.02) and (345, 128, 0.2)
+V, C, std = 345, 128, 0.088  # try (50_257, 768, 0.02)
 print(f"ln V = {log(V):.2f}, s = {std * C**0.5:.2f}")
 print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 
@@ -336,7 +341,7 @@ print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 # %% deck="Task: read the column above the full stop, from below"
 from tinylm_classroom import residual_view
 
-residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
+residual_view(model, tokenizer, "\nOne sunny day, Mia had a red kite.")
 
 # %% [markdown]
 # After blocks 0 and 1 it reads *He*, after block 2 *She*. Did the model take Mia for a boy at first? Then other names must give other readings there. StoryWorld has 40 names, and the first 20 take *She*.
@@ -366,7 +371,7 @@ streams = streams_of([kite.format(name) for name in names])
 for depth in (1, 2, 3):
     said = read(streams[depth])[:, he]  # (40)
     girls, boys = said[:20].mean(), said[20:].mean()
-    print(f"after block {depth - 1}: He {girls:.2f} for girls, {boys:.2f} for boys")
+    print(f"block {depth - 1}: He {girls:.2f} for girls, {boys:.2f} for boys")
 # END
 
 # %% tags=["source-hidden"] evidence="same-for-all-names" tried="held-out"
@@ -391,7 +396,7 @@ def exchanged(streams, depth, at, his=he, hers=she):
     """The mean probability of the other pronoun."""
     # ESSENTIAL
     x = streams[depth].clone()  # (40, T, C)
-    x[:, at] = x[:, at].roll(20, dims=0)  # girls' texts get boys' vectors, boys' girls'
+    x[:, at] = x[:, at].roll(20, dims=0)  # girls' get boys' vectors
     for block in model.blocks[depth:]:
         x = block(x, torch.arange(x.shape[1]))  # (40, T, C)
     # END
@@ -469,7 +474,7 @@ small = tuple(tokenizer.encode(word)[0] for word in (" he", " she"))
 # %% tags=["source-hidden"] deck="Mia, or She: which word decides now?"
 alone = {"Mia": exchanged(cup_streams, 0, 6, *small), "She": exchanged(cup_streams, 0, 11, *small)}
 predict(
-    "We exchange one word of this text with a boy's text. For which word does the model then continue *There **he***?",
+    "We exchange one word of this text with a boy's text. For which word does the model then say *he* after *There*?",
     key=lambda: max(alone, key=alone.get) if max(alone.values()) > 0.9 else "both are needed",
     choices={
         "Mia": "It decided in the first sentence. But which word is nearer now, and shows the gender as well?",
@@ -501,8 +506,8 @@ for each, at_name in zip((cup, *longer), (6, 6, 5), strict=True):
 # The model reads the gender at the pronoun, and already block 1 brings it to *There*. [[another-sentence]] Where an answer is depends on the sentence. And if the pronoun contradicts the name?
 
 # %% deck="The model follows the pronoun, whatever the name"
-name_and_pronoun = ("Mia", "He")  # try ("Omar", "She")
-print("There", write(model, cup.format(*name_and_pronoun), 1).split()[-1])
+who = ("Mia", "He")  # try ("Omar", "She")
+print("There", write(model, cup.format(*who), 1).split()[-1])
 
 # %% [markdown] tags=["note"]
 # **Say.** *A model of 8 billion parameters*: where are they? We count by hand, compare with a built model, and then with models whose size was announced.
@@ -538,11 +543,11 @@ def n_parameters(module):
 
 n_tokens, width, inner, layers = 10_000, 256, 1024, 4
 # ESSENTIAL
-attention = 4 * width * width  # query, key, value and output, without biases
+attention = 4 * width * width  # query, key, value, output
 ffn = 2 * width * inner + inner + width  # two matrices and their biases
 norms = 2 * 2 * width  # two LayerNorms, each with a gain and an offset
-tables = n_tokens * width + 512 * width  # tokens, and 512 positions
-by_hand = tables + layers * (attention + ffn + norms) + 2 * width  # and the final norm
+tables = n_tokens * width + 512 * width  # tokens, positions
+by_hand = tables + layers * (attention + ffn + norms) + 2 * width  # final norm
 # END
 gpt = TransformerLM(preset("gpt"))
 assert n_parameters(gpt) == by_hand
@@ -588,9 +593,9 @@ announced |= {("gpt2", "xl"): 1542, ("llama", "2-7b"): 7000, ("llama", "3-8b"): 
 for (family, size), claim in announced.items():
     # ESSENTIAL
     with torch.device("meta"):
-        millions = n_parameters(TransformerLM(preset(family, size))) / 1e6
-    memory = f"{16 * millions / 1e3:.0f} GB to train"
-    print(f"{family} {size}: {claim} million announced, {millions:.0f} counted, {memory}")
+        count = n_parameters(TransformerLM(preset(family, size))) / 1e6
+    memory = f"{16 * count / 1e3:.0f} GB to train"
+    print(f"{family} {size}: {claim} million announced, {count:.0f} counted, {memory}")
     # END
 
 # %% [markdown]

@@ -14,17 +14,18 @@ from torch import Tensor
 
 from tinylm_lib.model import TransformerLM
 
-from ..display.figures import arrow, axes, box, display, ink_on, unframed
+from ..display.figures import arrow, axes, display, ink_on, unframed
 from ..display.numbers import fixed
 from ..display.theme import AXIS_COLORS, HEAT, INK, LINE, QUIET, SERIES
 from ..shapes.capture import capture
 from .lettering import LEVEL, hide_axes, set_type, side_by_side
 
-TYPE = 19
+TYPE = 20
 TITLE = 23
-STREAM = 3.85  # where the stream is, from left to right
-BLOCK = 2.2  # from one block to the next
-FIRST = 1.85  # where block 0 begins
+STREAM = 3.55  # where the stream is, from left to right, in inches
+BLOCK = 1.12  # from one block to the next
+FIRST = 0.78  # where block 0 begins
+SIDES = {"attention": (-1, 0.14, 0.72, 1.65, "D"), "feed-forward": (1, 0.5, 0.72, 2.25, "F")}
 PARTS = ("token tables", "attention", "feed-forwards")
 GROUPS = {"embed": 0, "lm_head": 0, "attention": 1, "ffn": 2}
 
@@ -60,35 +61,29 @@ def whole_model(model: TransformerLM, tokenizer: Any, text: str, names: Sequence
     read = {name: early_words(model, tokenizer, text.format(name)) for name in names}
     ids = tokenizer.encode("\n" + text.format(names[0]))
     top = FIRST + n * BLOCK
-    depths = [FIRST - 0.2 + i * BLOCK for i in range(n + 1)]
-    with axes(title, "parts of the model", "depth", (11.4, 8.2)) as (figure, ax):
-        arrow(ax, (STREAM, 0.12), (STREAM, top + 2.15), "C", width=5)
+    depths = [FIRST - 0.1 + i * BLOCK for i in range(n + 1)]
+    with axes(title, "parts of the model", "depth", (11.4, 5.9)) as (figure, ax):
+        arrow(ax, (STREAM, 0.3), (STREAM, top + 0.71), "C", width=5)
         for i in range(n):
             _draw_block(ax, FIRST + i * BLOCK, f"block {i}")
-        for name, at, letter in (
-            ("embedding", 1.02, "V"),
-            ("final norm", top + 0.5, ""),
-            ("head", top + 1.35, "V"),
+        for part, high, width, letter in (
+            ("embedding", 0.28, 1.95, "V"),
+            ("final norm", top + 0.22, 1.85, ""),
+            ("head", top + 0.9, 0.95, "V"),
         ):
-            box(ax, STREAM, at, name, letter)
-            ax.texts[-1].set_size(TYPE)
-        first = ", ".join(map(str, ids[:4]))
-        last = ",  ".join(f"{word} {fixed(value, 1)}" for word, value in read[names[0]][1])
-        for text_of, at in (
-            (rf"$\mathbf{{ids}}$  [{first}, ..., {ids[-1]}]", -0.12),
-            (rf"$\mathbf{{logits}}$  {last}, ...", top + 2.45),
-        ):
-            ax.text(STREAM, at, text_of, ha="center", va="center", size=TYPE)
-        for shape, at in (("(B, T)", 0.33), ("(B, T, C)", FIRST - 0.23), ("(B, T, V)", top + 1.92)):
-            ax.text(STREAM - 0.25, at, shape, ha="right", va="center", size=16, color=QUIET)
-        ax.text(10.05, top + 1.15, "the head would say", ha="center", size=TYPE, color=QUIET)
+            _draw_part(ax, STREAM, high, width, part, letter)
+        ax.text(0, 0.28, f"ids {', '.join(map(str, ids[:2]))} ...", va="center", size=TYPE)
+        arrow(ax, (1.9, 0.28), (STREAM - 1.0, 0.28), "B", width=2.4)
+        arrow(ax, (STREAM + 0.5, top + 0.9), (STREAM + 1.0, top + 0.9), "B", width=2.4)
+        words = ", ".join(f"{word} {fixed(value, 1)}" for word, value in read[names[0]][1])
+        ax.text(STREAM + 1.1, top + 0.9, f"logits {words} ...", va="center", size=TYPE)
         for column, name in enumerate(names):
-            across = 9.0 + 2.1 * column
-            ax.text(across, top + 0.55, name, ha="center", size=TYPE, weight="bold")
+            across = 8.72 + 1.83 * column
+            ax.text(across, top + 0.37, name, ha="center", va="center", size=TYPE, weight="bold")
             for high, (word, prob) in zip(depths, read[name][0], strict=True):
                 _draw_reading(ax, across, high, word, prob)
-        ax.hlines(depths, STREAM + 0.15, 7.9, color=QUIET, linewidth=1.8, linestyle=":")
-        ax.set(xlim=(-0.4, 12.1), ylim=(-0.35, top + 2.8))
+        ax.hlines(depths, STREAM + 0.15, 7.75, color=QUIET, linewidth=1.8, linestyle=":")
+        ax.set(xlim=(-0.05, 11.35), ylim=(0, top + 1.15))
         ax.title.set_size(TITLE)
         hide_axes(ax)
     rows = ["embedding", *(f"block {i}" for i in range(n))]
@@ -102,46 +97,47 @@ def whole_model(model: TransformerLM, tokenizer: Any, text: str, names: Sequence
             f"to it. The next word if the head read the stream here: {told}."
         ),
         caption=(
-            "From the bottom to the top: what the head would say after "
+            "Read it upwards. At the right: the word that the head would say after "
             f"*{text.format('...')}*, if it read the stream at this height already."
         ),
         table={"read after": rows, **said},
     )
 
 
+def _draw_part(ax: Axes, x: float, y: float, width: float, name: str, letter: str) -> None:
+    """A box of a fixed size around a name, framed in the colour of an axis letter or in ink."""
+    edge = AXIS_COLORS[letter].light if letter else INK
+    style = {"boxstyle": "round,pad=0,rounding_size=0.08", "fc": "white", "ec": edge, "lw": 2}
+    ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.2), width, 0.4, zorder=5, **style))
+    ax.text(x, y, name, ha="center", va="center_baseline", size=TYPE, zorder=6)
+
+
 def _draw_block(ax: Axes, low: float, name: str) -> None:
     """Attention at the left and the feed-forward above it at the right: each reads the stream
     through a norm, and what it returns is added.
     """
-    style = {"boxstyle": "round,pad=0,rounding_size=0.15", "fc": "#f3f6f9", "ec": LINE, "lw": 1.2}
-    ax.add_patch(FancyBboxPatch((-0.3, low), 8.0, BLOCK - 0.4, zorder=0, **style))
-    ax.text(0.72, low + 1.37, name, ha="center", va="center", size=TYPE, weight="bold")
-    for side, reads, part, letter in (
-        (-1, 0.24, "attention", "D"),
-        (1, 0.94, "feed-\nforward", "F"),
-    ):
-        start, end = low + reads, low + reads + 0.56
-        x = STREAM + side * 2.75
-        inner = x - side * 0.9  # the side of the part that faces the stream
-        arrow(ax, (STREAM, start), (inner + side * 0.05, start), letter, width=2.4)
-        arrow(ax, (inner, end), (STREAM + side * 0.2, end), letter, width=2.4)
-        frame = {"fc": "white", "ec": AXIS_COLORS[letter].light, "lw": 2, "zorder": 5}
-        round_ = "round,pad=0,rounding_size=0.12"
-        corner = (x - 0.9, start - 0.17)
-        ax.add_patch(FancyBboxPatch(corner, 1.8, 0.9, boxstyle=round_, **frame))
-        where = {"ha": "center", "va": "center", "size": 18, "zorder": 6}
-        ax.text(x, start + 0.28, part, linespacing=0.95, **where)
-        norm = {"boxstyle": "round,pad=0.22", "fc": "white", "ec": INK, "lw": 1.6}
-        ax.text(STREAM + side * 0.95, start, "norm", bbox=norm, **{**where, "size": 15})
-        plus = {"boxstyle": "circle,pad=0.1", "fc": INK, "ec": "none"}
-        bold = {**where, "size": 15, "color": "white", "weight": "bold", "zorder": 7}
-        ax.text(STREAM, end, "+", bbox=plus, **bold)
+    style = {"boxstyle": "round,pad=0,rounding_size=0.1", "fc": "#f3f6f9", "ec": LINE, "lw": 1.2}
+    ax.add_patch(FancyBboxPatch((0, low), 7.62, BLOCK - 0.2, zorder=0, **style))
+    ax.text(0.12, low + 0.68, name, va="center", size=TYPE, weight="bold")
+    for part, (side, start, norm, width, letter) in SIDES.items():
+        y = low + start
+        x = STREAM + side * (1.75 + width / 2 - 0.1)
+        inner = x - side * width / 2  # the side of the part that faces the stream
+        arrow(ax, (STREAM, y), (inner, y), letter, width=2.4)
+        arrow(ax, (inner, y + 0.3), (STREAM + side * 0.12, y + 0.3), letter, width=2.4)
+        _draw_part(ax, x, y + 0.13, width, part, letter)
+        box = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": INK, "lw": 1.4}
+        where = {"ha": "center", "va": "center", "zorder": 6}
+        ax.text(STREAM + side * norm, y - 0.005, "norm", size=TYPE, bbox=box, **where)
+        plus = {"boxstyle": "circle,pad=0.05", "fc": INK, "ec": "none"}
+        bold = {"size": 15, "color": "white", "weight": "bold", **where, "zorder": 7}
+        ax.text(STREAM, y + 0.3, "+", bbox=plus, **bold)
 
 
 def _draw_reading(ax: Axes, across: float, high: float, word: str, prob: float) -> None:
     """A word and its probability, on a ground that is darker for a larger probability."""
     color = HEAT(prob)
-    ground = {"boxstyle": "round,pad=0.3", "facecolor": color, "edgecolor": "none"}
+    ground = {"boxstyle": "round,pad=0.22", "facecolor": color, "edgecolor": "none"}
     style = {"size": TYPE, "ha": "center", "va": "center", "color": ink_on(color)}
     ax.text(across, high, f"{word} {fixed(prob, 2)}", bbox=ground, **style)
 
@@ -229,14 +225,14 @@ def exchanges(grid: Tensor, text: str, title: str) -> None:
     words = text.split()
     n = len(grid) - 1
     rows = ["embedding", *(f"after block {i}" for i in range(n))]
-    size = 15 if len(words) < 15 else 13
+    digits = 2 if len(words) < 15 else 1
     with axes(title, "position that is exchanged", " ", (11.4, 4.3)) as (figure, ax):
         ax.imshow(grid.numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto", origin="lower")
         for depth, values in enumerate(grid.tolist()):
             for at, value in enumerate(values):
                 if value >= 0.05:
-                    style = {"ha": "center", "va": "center", "size": size, "weight": "bold"}
-                    ax.text(at, depth, fixed(value, 2), color=ink_on(HEAT(value)), **style)
+                    style = {"ha": "center", "va": "center", "size": 18, "weight": "bold"}
+                    ax.text(at, depth, fixed(value, digits), color=ink_on(HEAT(value)), **style)
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
         ax.set_xticks(range(len(words)), words, **slanted)
         ax.set_yticks(range(n + 1), rows)
@@ -320,4 +316,36 @@ def where_parameters(models: Mapping[str, TransformerLM]) -> None:
             "positions are too few to be seen."
         ),
         table={"model": list(models), **percent},
+    )
+
+
+def growth(sizes: Mapping[str, Sequence[Sequence[float]]]) -> None:
+    """Shows how the stream of untrained models grows from layer to layer: for each kind of first
+    weights one course for each seed.
+    """
+    title = "First weights decide how the stream grows"
+    n = len(next(iter(sizes.values()))[0])
+    with axes(title, "after layer", "standard deviation", (10.6, 5.2)) as (figure, ax):
+        for place, (name, courses) in enumerate(sizes.items()):
+            color = SERIES[place % len(SERIES)]
+            for course in courses:
+                ax.plot(range(n), course, color=color, linewidth=2)
+            last = courses[0][-1]
+            ax.text(n - 0.8, last, name, va="center", size=TYPE, color=color, weight="bold")
+        ax.set_yscale("log")
+        ax.set_yticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
+        ax.set(xlim=(0, n + 3.2), xticks=range(0, n, 2))
+        set_type(ax, TYPE)
+        ax.title.set_size(TITLE)
+    times = {
+        name: sum(course[-1] / course[0] for course in courses) / len(courses)
+        for name, courses in sizes.items()
+    }
+    told = ", ".join(f"{name} {fixed(value, 1)} times" for name, value in times.items())
+    display(
+        figure,
+        alt=f"{title}. Line chart, logarithmic, over {n - 1} layers: {told}.",
+        caption="A line is a seed. Layer 0 is the stream before the first layer.",
+        table={"first weights": list(times), "times as large at the end": list(times.values())},
+        digits=2,
     )
