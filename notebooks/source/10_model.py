@@ -271,7 +271,8 @@ predict(
 # %% deck="Random weights cost more than no opinion"
 for seed in range(3):
     torch.manual_seed(seed)
-    print(f"first loss {loss_of(TransformerLM(model.config)(story_ids), story_ids):.2f}")
+    untrained = TransformerLM(model.config)
+    print(f"first loss {loss_of(untrained(story_ids), story_ids):.2f}")
 
 # %% [markdown]
 # Why half a nat higher? The final norm gives each vector the size 1 (its root mean square), so a logit is a sum of $C$ products with random weights. If these have the standard deviation $\sigma$, the logits have
