@@ -3,7 +3,7 @@
 # **What do all the parts make together, and where in it does an answer arise?**
 #
 # *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 25 s on two cores.
-# *Teaches* in about 44 minutes, plus 22 of exercises.
+# *Teaches* in about 45 minutes, plus 22 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a language model is a loop. An embedding fills a stream of vectors, each block adds to it, and a head reads it. Then the model runs on the students' own parts, its first loss is computed before it is measured, and a small detective story finds where in the stream an answer arises.
@@ -23,7 +23,7 @@
 # - *The rows are added up to probabilities* (`shares`): Logits are wanted. Softmax comes later, in the loss and in the sampler.
 # - *The matrix without .T* (`not transposed`): Its rows are tokens. Which of its axes has the size of a vector?
 #
-# **Cut if short.** The walk with the arrow keys; students do it at home.
+# **Cut if short.** The trace; the comments in the code say the same.
 #
 # **Tried.** The loop: exact, the logits of the library for stories of five seeds. Orders: eight sets of 60 stories. As trained 0.93 to 0.94, the last two exchanged 1.93 to 2.04, the first two 2.31 to 2.42, none 3.89 to 4.03, reversed 4.50 to 4.63; reversed is worse than none in each set, by 0.54 to 0.66. The other two orders are at 2.95 to 3.14 and at 4.46 to 4.58.
 
@@ -63,8 +63,8 @@ def forward(ids, blocks):
     # END
 
 
-# %% rows=["S0-39", "S0-42", "S1-25", "S4-3", "S4-27"] evidence="forward-pass" tried="exact"
-from tinylm_classroom import check, hint, keep, trace
+# %% rows=["S0-39", "S0-42", "S1-25", "S4-3", "S4-27", "S4-28", "S4-29"] evidence="forward-pass" tried="exact"
+from tinylm_classroom import check, hint, keep, predict, trace
 
 ids = torch.tensor([tokenizer.encode("\n" + kite.format("Mia"))])  # (B, T)
 logits = forward(ids, model.blocks)  # (B, T, V)
@@ -102,22 +102,15 @@ hint("tied_logits")
 # One dot product with each row: the matrix is used as a linear map from C to V, stored as (out, in), as in lesson 02. Common mistake: the transpose is forgotten. If there are as many tokens as features, this raises no error.
 
 # %% [markdown]
-# Now the same walk with real numbers. (A list of steps, so it is read downwards, like the code.) **Your task:** move with the arrow keys, open attention with →, and find the only step that connects different positions.
-
-# %% rows=["S0-41", "S1-2", "S2-2", "S4-2"]
-from tinylm_classroom import shape_flow
-
-shape_flow(model, tokenizer, "\n" + kite.format("Mia"))
-
-# %% [markdown]
 # ### Does the order matter?
 # Each block only *adds* to the stream. So are the trained blocks in reversed order still better than no blocks?
 
 # %%
+from math import log
+
 from torch.nn.functional import cross_entropy
 
-from tinylm_classroom import predict
-from tinylm_lib import storyworld
+from tinylm_lib import TransformerLM, storyworld
 
 SEEDS = (10, 11, 12)
 b0, b1, b2 = model.blocks
@@ -243,20 +236,10 @@ assert write(mine, "One", 36) == write(model, "One", 36)
 
 # %% [markdown]
 # ## 3. The first loss
-# Where is what the model knows, in the code or in the weights? The same code, with random weights:
-
-# %% rows=["S0-43", "S2-18", "S4-57"]
-from math import log
-
-from tinylm_lib import TransformerLM
-
-story_ids = sets[0]  # (B, T)
-for seed in range(3):
-    torch.manual_seed(seed)
-    print(write(TransformerLM(model.config), "One", 8).strip())
+# Where is what the model knows, in the code or in the weights? We give the same code random weights.
 
 # %% tags=["source-hidden"] deck="Random weights: how large is the first loss?"
-first = loss_of(TransformerLM(model.config)(story_ids), story_ids)
+first = loss_of(TransformerLM(model.config)(sets[0]), sets[0])
 predict(
     f"If each of the 345 tokens had the same probability, the loss would be ln 345 = {log(345):.2f}. How large is the loss of this model with random weights?",
     key=lambda: "higher than ln 345" if first > log(345) + 0.2 else "the same as ln 345",
@@ -268,14 +251,15 @@ predict(
     because="Random logits are confident about random words, and that costs more than no opinion.",
 )
 
-# %% deck="Random weights cost more than no opinion"
+# %% rows=["S0-43", "S2-18", "S4-57"] deck="Random weights cost more than no opinion"
 for seed in range(3):
     torch.manual_seed(seed)
     untrained = TransformerLM(model.config)
-    print(f"first loss {loss_of(untrained(story_ids), story_ids):.2f}")
+    loss = loss_of(untrained(sets[0]), sets[0])
+    print(f"loss {loss:.2f}: {write(untrained, 'One', 6).strip()}")
 
 # %% [markdown]
-# Why half a nat higher? The final norm gives each vector the size 1 (its root mean square), so a logit is a sum of $C$ products with random weights. If these have the standard deviation $\sigma$, the logits have
+# It knows nothing: the knowledge is in the weights. But why is the loss half a nat higher? The final norm gives each vector the size 1 (its root mean square), so a logit is a sum of $C$ products with random weights. If these have the standard deviation $\sigma$, the logits have
 #
 # $$s = \sigma \sqrt{C} \qquad \text{and the first loss is about} \quad \ln V + \frac{s^2}{2}$$
 #
@@ -291,7 +275,7 @@ def first_loss(std, seed):
     torch.manual_seed(seed)
     untrained = TransformerLM(model.config)
     untrained.lm_head.weight.normal_(std=std)  # (V, C)
-    return loss_of(untrained(story_ids), story_ids)
+    return loss_of(untrained(sets[0]), sets[0])
 
 
 first_losses = {std: [first_loss(std, seed) for seed in SEEDS] for std in spreads}
@@ -315,7 +299,7 @@ print(f"ln V = {log(V):.2f}, s = {std * C**0.5:.2f}")
 print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 
 # %% [markdown]
-# A training run that starts elsewhere has a mistake: wrong targets, no final norm, or weights that are too large.
+# If a training run starts far from this number, a norm is missing, or the first weights are not those that you think.
 
 # %% [markdown] tags=["note"]
 # **Say.** We can look into the stream before the model is ready. What we see there looks like a mistake about Mia. Looking is not enough, so we exchange vectors, and the picture then shows where the information is.
@@ -331,7 +315,7 @@ print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 # - *The name decides* (`Mia`): It did in the first sentence. Is there another word now that shows the gender?
 # - *Both words together* (`both are needed`): Then one of them alone would not change the answer.
 #
-# **Cut if short.** The line to change at the end.
+# **Cut if short.** The view at the end; students do it at home.
 #
 # **Tried.** Three sentences like the first one, 40 names each: the name 0.98 to 1.00 at the three lower depths, the full stop 0.000 there and 1.00 at the end, every other cell below 0.005. All positions after the name exchanged together: below 0.0001 after blocks 0 and 1, so there is no second copy. The early *He*: after block 0 from 0.90 to 0.92 on average for both genders, after block 1 0.74 to 0.79 for girls' names and 0.93 to 0.95 for boys'. A threshold would tell 87 to 90 of 100 pairs apart, so there is a trace. Without attention in block 2: *She* with 0.95 to 0.99 for boys' names. Three sentences with a pronoun: the pronoun 1.00 at the embedding and after block 0, *There* 1.00 after blocks 1 and 2, the name below 0.005 everywhere. With the other pronoun in the text, 40 of 40 names follow the pronoun.
 
@@ -347,7 +331,7 @@ residual_view(model, tokenizer, "\nOne sunny day, Mia had a red kite.")
 # %% [markdown]
 # After blocks 0 and 1 it reads *He*, after block 2 *She*. Did the model take Mia for a boy at first? Then other names must give other readings there. StoryWorld has 40 names, and the first 20 take *She*.
 
-# %% deck="After block 0 the reading is the same for all 40 names"
+# %%
 from tinylm_classroom import capture
 from tinylm_lib.storyworld import CLASSES
 
@@ -367,13 +351,12 @@ def read(stream):
     return model.lm_head(model.final_norm(stream))[:, -1].softmax(-1)  # (40, V)
 
 
+# %% deck="After block 0 the reading is the same for all 40 names"
 streams = streams_of([kite.format(name) for name in names])
-# ESSENTIAL
 for depth in (1, 2, 3):
     said = read(streams[depth])[:, he]  # (40)
     girls, boys = said[:20].mean(), said[20:].mean()
     print(f"block {depth - 1}: He {girls:.2f} for girls, {boys:.2f} for boys")
-# END
 
 # %% tags=["source-hidden"] evidence="same-for-all-names" tried="held-out"
 # Checked in two other sentences: after block 0 no difference, after block 1 still He for most girls.
@@ -452,14 +435,12 @@ print(f"no attention in block 2: She for {(says_she > 0.5).sum()} of 40 names")
 # Checked in two other sentences: without attention She, also for boys; without feed-forward both are right.
 with torch.no_grad():
     for found in (streams, *others):
-        no_attention = found[2] + b2.ffn(b2.ffn_norm(found[2]))
-        at_all = torch.arange(found[2].shape[1])
-        no_ffn = read(found[2] + b2.attention(b2.attn_norm(found[2]), at_all))  # (40, V)
-        assert read(no_attention)[20:, she].mean() > 0.9
+        no_ffn = read(found[2] + b2.attention(b2.attn_norm(found[2]), torch.arange(found[2].shape[1])))
+        assert read(found[2] + b2.ffn(b2.ffn_norm(found[2])))[20:, she].mean() > 0.9
         assert no_ffn[:20, she].mean() > 0.8 and no_ffn[20:, he].mean() > 0.9
 
 # %% [markdown]
-# Yes. Without it the model says *She*, whatever the name. [[attention-fetches]] And that although the lens read *He* here: an early reading is not what the model is going to say, because the head was trained for the end of the stream.
+# Yes. Without it the model says *She* for all 40 names. [[attention-fetches]] And that although the lens read *He* here: an early reading is not what the model is going to say, because the head was trained for the end of the stream.
 #
 # ### A second clue
 # > One sunny day, brave Mia came to Foxhollow. She had a gray cup. There \_\_\_
@@ -475,7 +456,7 @@ small = tuple(tokenizer.encode(word)[0] for word in (" he", " she"))
 # %% tags=["source-hidden"] deck="Mia, or She: which word decides now?"
 alone = {"Mia": exchanged(cup_streams, 0, 6, *small), "She": exchanged(cup_streams, 0, 11, *small)}
 predict(
-    "We exchange one word of this text with a boy's text. For which word does the model then say *he* after *There*?",
+    "We exchange one word of this text for that of a boy's text. For which word does the model then say *he* after *There*?",
     key=lambda: max(alone, key=alone.get) if max(alone.values()) > 0.9 else "both are needed",
     choices={
         "Mia": "It decided in the first sentence. But which word is nearer now, and shows the gender as well?",
@@ -504,11 +485,12 @@ for each, at_name in zip((cup, *longer), (6, 6, 5), strict=True):
         assert exchanged(found, depth_of, 11 if depth_of < 2 else last, *small) > 0.9
 
 # %% [markdown]
-# The model reads the gender at the pronoun, and already block 1 brings it to *There*. [[another-sentence]] Where an answer is depends on the sentence. And if the pronoun contradicts the name?
+# The model reads the gender at the pronoun, and already block 1 brings it to *There*. [[another-sentence]] Where an answer is depends on the sentence. **Your task:** exchange *Mia* for *Omar*, then *She* for *He*. Which of the two changes the answer?
 
-# %% deck="The model follows the pronoun, whatever the name"
-who = ("Mia", "He")  # try ("Omar", "She")
-print("There", write(model, cup.format(*who), 1).split()[-1])
+# %% deck="Task: Mia or She, which of the two changes the answer?"
+from tinylm_classroom import what_if
+
+what_if(model, tokenizer, "\n" + cup.format("Mia", "She"))
 
 # %% [markdown] tags=["note"]
 # **Say.** *A model of 8 billion parameters*: where are they? We count by hand, compare with a built model, and then with models whose size was announced.
@@ -578,15 +560,17 @@ with torch.device("meta"):  # shapes without contents
     examined |= {"GPT-2 XL": TransformerLM(preset("gpt2", "xl")), "Llama 3 8B": TransformerLM(preset("llama", "3-8b"))}
 figures.where_parameters(examined)
 
-# %% tags=["source-hidden"] evidence="feed-forwards-hold-most" tried="exact"
-# Checked: the feed-forwards are the largest part of each, and a wider block has about 4 times as many.
+# %% tags=["source-hidden"] evidence="feed-forwards-hold-most" tried="exact" rows=["S0-40"]
+# Checked: the feed-forwards are the largest part, a formula for the Llama kind, and 4 times as many.
 for lm in examined.values():
-    in_tables, in_attention, in_ffn = figures.parts_of(lm)
-    assert in_ffn > max(in_tables, in_attention)
-assert 3.9 < wide / narrow < 4.1
+    kinds = (".ffn.", ".attention.", "embed.", "lm_head.")
+    held = [sum(p.numel() for name, p in lm.named_parameters() if kind in name) for kind in kinds]
+    assert held[0] > max(held[1], sum(held[2:])) and 3.9 < wide / narrow < 4.1
+llama_kind = 2 * 10_000 * 512 + 6 * (4 * 512**2 + 3 * 512 * 1365 + 2 * 512) + 512
+assert n_parameters(TransformerLM(preset("cs336"))) == llama_kind
 
 # %% [markdown]
-# Attention is the famous part, but the feed-forwards hold the most parameters. [[feed-forwards-hold-most]] These models were counted on PyTorch's *meta* device, where a tensor has a shape but no contents. Training in fp32 keeps 16 bytes for each parameter: its value, its gradient, and two moments of AdamW (lesson 11).
+# Attention is the famous part, but the feed-forwards hold the most parameters. [[feed-forwards-hold-most]] These models were counted on PyTorch's *meta* device, where a tensor has a shape but no contents. Training in fp32 keeps 16 bytes for each parameter: its value, its gradient, and two moments of AdamW (lesson 11). The **activations** come on top: what the backward pass needs of the forward pass.
 
 # %% rows=["S2-17"] deck="Announced, counted, and the memory to train them"
 announced = {("gpt2", "small"): 117, ("gpt2", "medium"): 345, ("gpt2", "large"): 762}
@@ -679,7 +663,7 @@ show(TransformerLM)
 # - Your count agrees with the built model to the last parameter. [[count-by-hand]]
 # - In four models of very different size the feed-forwards hold the most parameters. [[feed-forwards-hold-most]]
 #
-# *More*: `10_choices` has tied heads, first weights, and counts that go wrong. Next you train a model yourself: lesson 11.
+# *More*: `10_choices` has a walk through every step of the model, tied heads, first weights, and counts that go wrong. Next you train a model yourself: lesson 11.
 
 # %% [markdown]
 # ## Sources

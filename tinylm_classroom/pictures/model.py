@@ -73,7 +73,7 @@ def whole_model(model: TransformerLM, tokenizer: Any, text: str, names: Sequence
         ):
             _draw_part(ax, STREAM, high, width, part, letter)
         ax.text(0, 0.28, f"ids {', '.join(map(str, ids[:2]))} ...", va="center", size=TYPE)
-        arrow(ax, (1.9, 0.28), (STREAM - 1.0, 0.28), "B", width=2.4)
+        arrow(ax, (2.02, 0.28), (STREAM - 1.0, 0.28), "B", width=2.4)
         arrow(ax, (STREAM + 0.5, top + 0.9), (STREAM + 1.0, top + 0.9), "B", width=2.4)
         words = ", ".join(f"{word} {fixed(value, 1)}" for word, value in read[names[0]][1])
         ax.text(STREAM + 1.1, top + 0.9, f"logits {words} ...", va="center", size=TYPE)
@@ -129,8 +129,8 @@ def _draw_block(ax: Axes, low: float, name: str) -> None:
         box = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": INK, "lw": 1.4}
         where = {"ha": "center", "va": "center", "zorder": 6}
         ax.text(STREAM + side * norm, y - 0.005, "norm", size=TYPE, bbox=box, **where)
-        plus = {"boxstyle": "circle,pad=0.05", "fc": INK, "ec": "none"}
-        bold = {"size": 15, "color": "white", "weight": "bold", **where, "zorder": 7}
+        plus = {"boxstyle": "circle,pad=-0.12", "fc": INK, "ec": "none"}
+        bold = {"size": TYPE, "color": "white", "weight": "bold", **where, "zorder": 7}
         ax.text(STREAM, y + 0.3, "+", bbox=plus, **bold)
 
 

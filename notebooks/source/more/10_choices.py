@@ -36,6 +36,17 @@ for name in ("layers", "positions", "feedforward", "attention", "model"):
     print(f"{name + '.py':<15} {file.__doc__.split('.')[0]}")
 
 # %% [markdown]
+# Here is the walk through the shipped model with real numbers. Move with the arrow keys, open attention with →, and find the only step that connects different positions.
+
+# %% rows=["S0-41", "S1-2", "S2-2", "S4-2"]
+from tinylm_classroom import shape_flow
+from tinylm_lib.pretrained import load_pretrained
+
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+shape_flow(model, tokenizer, "\nOne sunny day, brave Mia had a red kite.")
+
+# %% [markdown]
 # ## 2. One matrix, two jobs
 # The embedding has a row for each token, and so does the head. A model can be trained with one matrix as both: its head is **tied** ([Press and Wolf 2017](https://arxiv.org/abs/1608.05859)). A batch has 12 different tokens of 1000:
 
@@ -69,15 +80,10 @@ assert rows_with_gradient(tie=True) == 1000 and rows_with_gradient(tie=False) ==
 # %% [markdown]
 # Every row of a tied matrix has a gradient in every update, also the rows of words that the batch does not contain. [[every-row]] Are the two jobs alike? The shipped model has two matrices. We use its embedding as its head:
 
-# %%
+# %% evidence="not-interchangeable" tried="held-out"
 from tinylm_classroom import capture
 from tinylm_lib import storyworld
-from tinylm_lib.pretrained import load_pretrained
 
-shipped = load_pretrained("storyworld")
-model, tokenizer = shipped.model.eval(), shipped.tokenizer
-
-# %% evidence="not-interchangeable" tried="held-out"
 for seed in (1, 2, 3):
     generator = torch.Generator().manual_seed(seed)
     texts = ["\n" + storyworld.story(generator).text for _ in range(40)]
@@ -207,7 +213,7 @@ print(f"GPT-2 small: {flops:.1f} FLOPs per token and parameter in training")
 #
 # Now counts that go wrong. A table of positions that is computed is not a parameter, a width counts twice, and `[block] * 6` is one block:
 
-# %% rows=["S4-31", "S4-5", "S4-28"]
+# %% rows=["S4-31", "S4-5"]
 for kind in ("sinusoidal", "learned"):
     counts = [
         count_parameters(preset("tiny_transformer", position=kind, tie_embeddings=tie)).total for tie in (True, False)
