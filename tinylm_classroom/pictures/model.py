@@ -244,12 +244,9 @@ def exchanges(grid: Tensor, text: str, title: str) -> None:
         unframed(ax)
         set_type(ax, 18)
         ax.set_title(title, x=-0.17, size=22)
-    where = [
-        f"{rows[depth]} at {words[at]}"
-        for depth, values in enumerate(grid.tolist())
-        for at, value in enumerate(values)
-        if value > 0.5
-    ]
+    where = []
+    for depth, at in (grid > 0.5).nonzero().tolist():
+        where.append(f"{rows[depth]} at {words[at]}")
     display(
         figure,
         alt=f"{title}. Heat map, to be read upwards. Dark cells: {', '.join(where) or 'none'}.",
