@@ -34,6 +34,7 @@ PLACES = {
     "views.watch": ("watch",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
+    "experiments.choices": ("kept_bytes", "overfit", "repeats", "stream_sizes"),
     "experiments.counting": ("counting_losses", "recorded_counting"),
     "experiments.givers": ("exchanged_givers", "first_impossible"),
     "experiments.heads": (
@@ -94,6 +95,7 @@ MODULES = {
     "feedforward_figures": "pictures.feedforward",
     "heads_figures": "pictures.heads",
     "linear_figures": "pictures.linear",
+    "model_figures": "pictures.model",
     "looking": "pictures.looking",
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",

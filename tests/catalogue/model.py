@@ -1,6 +1,5 @@
 """Lesson 10: right variants of its exercises, mistakes, and the library's own."""
 
-import copy
 import math
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from catalogue import named
-from tinylm_lib import TransformerLM, cost, layers
+from tinylm_lib import TransformerLM, cost
 from tinylm_lib.cost import count_parameters
 
 
@@ -39,52 +38,6 @@ def logits_through_double(x, embedding_weight):
     return flat.reshape(*x.shape[:-1], embedding_weight.shape[0]).to(x.dtype)
 
 
-def fill_kinds(modules, kinds, std):
-    for part in modules:
-        if isinstance(part, kinds):
-            nn.init.normal_(part.weight, std=std)
-            if getattr(part, "bias", None) is not None:
-                nn.init.zeros_(part.bias)
-
-
-def init_the_library_s_kinds(module, std):
-    def fill(part):
-        if isinstance(part, layers.Linear | layers.Embedding):
-            layers.truncated_normal_(part.weight, std)
-            if getattr(part, "bias", None) is not None:
-                part.bias.data.zero_()
-
-    return module.apply(fill)
-
-
-def init_by_name_of_kind(module, std):
-    kind = type(module).__name__
-    if kind in ("Linear", "Embedding"):
-        module.weight.data = std * torch.randn(module.weight.shape)
-        if kind == "Linear" and module.bias is not None:
-            module.bias.data = torch.zeros(module.bias.shape)
-    for child in module.children():
-        init_by_name_of_kind(child, std)
-
-
-@torch.no_grad()
-def init_by_rank(module, std):
-    for name, p in module.named_parameters():
-        if p.ndim >= 2:
-            p.copy_(torch.empty_like(p).normal_() * std)
-        elif name.endswith("bias"):
-            p.fill_(0)
-        else:
-            p.fill_(1)
-
-
-@torch.no_grad()
-def init_by_name(module, std):
-    for name, p in module.named_parameters():
-        if "norm" not in name:
-            p.copy_(torch.zeros(p.shape) if name.endswith("bias") else torch.normal(0.0, std, p.shape))
-
-
 def counted_all_heads_for_keys(config):
     missing = config.n_heads - config.n_kv_heads
     return count_parameters(config).total + config.n_layers * 2 * config.d_model * missing * config.d_head
@@ -112,19 +65,6 @@ def tied_copied_head(x, embedding_weight):
     head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
     head.weight = nn.Parameter(embedding_weight.detach().clone())
     return head(x)
-
-
-def init_everything(module, std):
-    for p in module.parameters():
-        nn.init.normal_(p, mean=0.0, std=std)
-
-
-def init_zeroed_vectors(module, std):
-    for p in module.parameters():
-        if p.ndim > 1:
-            nn.init.normal_(p, std=std)
-        else:
-            nn.init.zeros_(p)
 
 
 def counted_square_q_and_o(config):
@@ -184,25 +124,6 @@ def fills(fill):
     return wrong
 
 
-def init_same_draw_each_time(module, std):
-    fills(lambda p, std: nn.init.normal_(p, std=std, generator=torch.Generator().manual_seed(0)))(module, std)
-
-
-@torch.no_grad()
-def init_exact_kinds(module, std):
-    for part in module.modules():
-        if type(part) in (nn.Linear, nn.Embedding):
-            part.weight.normal_(0.0, std)
-            if getattr(part, "bias", None) is not None:
-                part.bias.zero_()
-
-
-def init_copy(module, std):
-    new = copy.deepcopy(module)
-    fills(lambda p, std: nn.init.normal_(p, std=std))(new, std)
-    return new
-
-
 RIGHT = {
     "count_parameters": named(
         count_on_paper, count_a_model_without_memory,
@@ -214,10 +135,6 @@ RIGHT = {
         logits_by_einsum=lambda x, embedding_weight: torch.einsum("...c,vc->...v", x, embedding_weight),
         logits_by_sum=lambda x, embedding_weight: (x.unsqueeze(-2) * embedding_weight).sum(-1),
         logits_by_rows=lambda x, embedding_weight: torch.stack([(x * row).sum(-1) for row in embedding_weight], dim=-1),
-    ),
-    "init_weights": named(
-        init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name,
-        init_by_kind=lambda module, std: fill_kinds(module.modules(), nn.Linear | nn.Embedding, std),
     ),
 }  # fmt: skip
 WRONG = {
@@ -256,19 +173,6 @@ WRONG = {
         ids=lambda x, embedding_weight: (x @ embedding_weight.T).argmax(-1),
         with_a_bias=lambda x, embedding_weight: x @ embedding_weight.T + embedding_weight.mean(-1),
         distance=lambda x, embedding_weight: -torch.cdist(x, embedding_weight),
-    ),
-    "init_weights": named(
-        init_everything, init_zeroed_vectors, init_same_draw_each_time,
-        init_copy, init_exact_kinds,
-        init_no_embeddings=lambda module, std: fill_kinds(module.modules(), nn.Linear | layers.Linear, std),
-        init_only_children=lambda module, std:
-            fill_kinds(module.children(), nn.Linear | layers.Linear | nn.Embedding | layers.Embedding, std),
-        variance=fills(lambda p, std: nn.init.normal_(p, std=std**2)),
-        std_as_mean=fills(lambda p, std: nn.init.normal_(p, std)),
-        uniform=fills(lambda p, std: nn.init.uniform_(p, -std, std)),
-        added=fills(lambda p, std: p.data.add_(std * torch.randn_like(p))),
-        xavier=fills(lambda p, std: nn.init.xavier_normal_(p)),
-        own_std=fills(lambda p, std: nn.init.normal_(p, std=0.02)),
     ),
 }  # fmt: skip
 LIBRARY = {"count_parameters": lambda config: cost.count_parameters(config).total}
