@@ -62,6 +62,18 @@ PLACES = {
     ),
     "experiments.sizes": ("sizes_and_surest",),
     "experiments.threads": ("find_threads", "share_of_threads"),
+    "experiments.training": (
+        "MISTAKES",
+        "Predictors",
+        "arrival",
+        "bands",
+        "broken_run",
+        "constant_rate",
+        "descend",
+        "recorded_training",
+        "skills_on_the_way",
+        "written",
+    ),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
     "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
@@ -86,6 +98,7 @@ MODULES = {
     "positions": "experiments.positions",
     "start_figures": "pictures.start",
     "token_figures": "pictures.tokens",
+    "training_figures": "pictures.training",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():
