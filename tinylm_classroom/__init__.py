@@ -70,6 +70,7 @@ PLACES = {
         "broken_run",
         "constant_rate",
         "descend",
+        "losses_by_kind",
         "recorded_training",
         "skills_on_the_way",
         "written",

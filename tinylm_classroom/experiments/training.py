@@ -46,6 +46,25 @@ MISTAKES = (
 )
 
 
+def losses_by_kind(
+    model: TransformerLM, tokenizer: Any, seeds: Iterable[int]
+) -> tuple[float, float]:
+    """The mean loss of the words that an earlier word determines, and that of all others, in one
+    story for each seed.
+    """
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for seed in seeds:
+        story = storyworld.story(torch.Generator().manual_seed(seed))
+        ids = torch.tensor([tokenizer.encode("\n" + story.text)])  # (1, T + 1)
+        with torch.no_grad():
+            log_probs = model(ids[:, :-1]).log_softmax(-1)  # (1, T, V)
+        losses = -log_probs.gather(-1, ids[:, 1:, None])[0, :, 0]  # (T)
+        for loss, kind in zip(losses.tolist(), story.kinds, strict=True):
+            found[bool(kind)].append(loss)
+    low, high = (sum(each) / len(each) for each in found.values())
+    return low, high
+
+
 class Watched(NamedTuple):
     """A run that was watched: its losses, after some updates how far the model was from each
     predictor, 0 to 1, and what it wrote.
@@ -90,7 +109,7 @@ class Predictors:
             q = model(self.ids[:, :-1]).softmax(-1)[self.counted]  # (N, V)
         return {name: ((p - q).abs().sum(-1) / 2).mean().item() for name, p in self.probs.items()}
 
-    def watch(self, model: TransformerLM, steps: Iterable[Step]) -> Watched:
+    def follow(self, model: TransformerLM, steps: Iterable[Step]) -> Watched:
         """Runs the updates, and notes after some of them where the model is and what it writes."""
         run = Watched([], {}, {})
         for step in steps:

@@ -122,7 +122,9 @@ figures.shaded_words(
 n_bytes = len("".join(held_out).encode())
 small.load_state_dict(kept[40])
 new = evaluate(small, every_document(new_ids, line_end, batch_size=32), n_bytes)
-print(f"{new.nats_per_token:.1f} nats per token, perplexity {new.perplexity:.0f}, {new.bits_per_byte:.1f} bits per byte")
+print(
+    f"{new.nats_per_token:.1f} nats per token, perplexity {new.perplexity:.0f}, {new.bits_per_byte:.1f} bits per byte"
+)
 assert math.isclose(new.perplexity, math.exp(new.nats_per_token)) and small.training
 assert math.isclose(new.bits_per_byte, new.nats_per_token * new.n_tokens / math.log(2) / n_bytes)
 

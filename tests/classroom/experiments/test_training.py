@@ -45,6 +45,13 @@ def test_the_whole_story_is_nearer_to_a_model_that_has_read_it():
     assert training.nearest(found) == "the whole story" and found["the whole story"] < 0.1 < found["the token before"]
 
 
+def test_determined_words_have_the_lower_loss_and_a_uniform_model_has_one_loss():
+    low, high = training.losses_by_kind(load_pretrained("storyworld").model.eval(), TOKENIZER, range(5))
+    assert low < 0.3 < 0.6 < high
+    V = TOKENIZER.vocab_size
+    assert training.losses_by_kind(Fixed(torch.full((V,), 1 / V)), TOKENIZER, [1]) == pytest.approx([math.log(V)] * 2)
+
+
 def test_bands_join_the_looks_with_the_same_nearest_predictor():
     far = {"a": 0.5, "b": 0.6}
     near = {"a": 0.5, "b": 0.4}
@@ -56,7 +63,7 @@ def test_a_run_is_watched_after_the_updates_that_are_noted():
     predictors = Predictors(TOKENIZER, IDS, STORIES)
     model = training.new_model(TOKENIZER, 1)
     steps = training.constant_rate(model, training.windows(IDS, 4), 12, 0.01)
-    run = predictors.watch(model, steps)
+    run = predictors.follow(model, steps)
     assert len(run.losses) == 12 and list(run.distances) == list(range(1, 13)) and list(run.samples) == [2, 12]
     assert run.distances[12] == predictors.distances(model) and run.samples[12].startswith("One")
 
