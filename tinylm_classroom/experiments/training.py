@@ -67,12 +67,13 @@ def losses_by_kind(
 
 class Watched(NamedTuple):
     """A run that was watched: its losses, after some updates how far the model was from each
-    predictor, 0 to 1, and what it wrote.
+    predictor, 0 to 1, what it wrote, and how alike its last vectors were.
     """
 
     losses: list[float]
     distances: dict[int, dict[str, float]]
     samples: dict[int, str]
+    alike: dict[int, float]
 
 
 class Predictors:
@@ -109,13 +110,25 @@ class Predictors:
             q = model(self.ids[:, :-1]).softmax(-1)[self.counted]  # (N, V)
         return {name: ((p - q).abs().sum(-1) / 2).mean().item() for name, p in self.probs.items()}
 
+    def alike(self, model: TransformerLM) -> float:
+        """The mean cosine of two vectors that the head reads, at any two positions."""
+        read = []
+        hook = model.final_norm.register_forward_hook(lambda _, __, out: read.append(out))
+        with torch.no_grad():
+            model(self.ids[:, :-1])
+        hook.remove()
+        x = torch.nn.functional.normalize(read[0][self.counted], dim=-1)  # (N, C)
+        n = len(x)
+        return ((x.sum(0).square().sum() - n) / (n * (n - 1))).item()
+
     def follow(self, model: TransformerLM, steps: Iterable[Step]) -> Watched:
         """Runs the updates, and notes after some of them where the model is and what it writes."""
-        run = Watched([], {}, {})
+        run = Watched([], {}, {}, {})
         for step in steps:
             run.losses.append(float(step.loss))
             if step.step in LOOKS:
                 run.distances[step.step] = self.distances(model)
+                run.alike[step.step] = self.alike(model)
             if step.step in SAMPLES:
                 run.samples[step.step] = written(model, self.tokenizer)
         return run

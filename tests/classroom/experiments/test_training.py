@@ -55,7 +55,7 @@ def test_determined_words_have_the_lower_loss_and_a_uniform_model_has_one_loss()
 def test_bands_join_the_looks_with_the_same_nearest_predictor():
     far = {"a": 0.5, "b": 0.6}
     near = {"a": 0.5, "b": 0.4}
-    run = Watched([0.0] * 9, {1: far, 2: far, 4: near, 8: far}, {})
+    run = Watched([0.0] * 9, {1: far, 2: far, 4: near, 8: far}, {}, {})
     assert training.bands(run) == [("a", 1, 4), ("b", 4, 8), ("a", 8, 9)]
 
 
@@ -66,6 +66,16 @@ def test_a_run_is_watched_after_the_updates_that_are_noted():
     run = predictors.follow(model, steps)
     assert len(run.losses) == 12 and list(run.distances) == list(range(1, 13)) and list(run.samples) == [2, 12]
     assert run.distances[12] == predictors.distances(model) and run.samples[12].startswith("One")
+    assert run.alike[12] == predictors.alike(model)
+
+
+def test_vectors_are_alike_where_the_blocks_add_the_same_to_small_embeddings():
+    predictors = Predictors(TOKENIZER, IDS, STORIES)
+    model = training.new_model(TOKENIZER, 1)
+    fresh = predictors.alike(model)
+    torch.nn.init.zeros_(model.embed.weight)
+    model.embed.weight.data[:, 0] = 1
+    assert abs(fresh) < 0.2 and predictors.alike(model) == pytest.approx(1, abs=1e-3)
 
 
 def test_the_rate_stays_what_it_is():

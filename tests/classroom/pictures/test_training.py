@@ -27,7 +27,7 @@ def watched(order: list[int], looks: list[int], end: int) -> Watched:
     distances = {}
     for step, nearest in zip(looks, order, strict=True):
         distances[step] = {name: 0.2 + 0.5 * (i != nearest) for i, name in enumerate(NAMES)}
-    return Watched([6.0 - i / end for i in range(end)], distances, {1: "One the .", end: "One day $5"})
+    return Watched([6.0 - i / end for i in range(end)], distances, {1: "One the .", end: "One day $5"}, {})
 
 
 def test_a_story_is_shaded_once_for_each_model(shown):
