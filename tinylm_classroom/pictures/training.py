@@ -94,7 +94,10 @@ def valley(ways: Mapping[str, Sequence[Sequence[float]]]) -> None:
     display(
         figure,
         alt=f"{title}. Paths of 40 steps: {', '.join(ways)}.",
-        caption="40 steps towards the star, each way with a rate found by trying.",
+        caption=(
+            "40 steps towards the star, each way with a rate found by trying. The valley is 30 "
+            "times steeper across than along."
+        ),
         table={"way": list(ends), "height at the end": list(ends.values())},
         digits=2,
     )
