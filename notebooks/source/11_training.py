@@ -65,7 +65,7 @@ changed = word_losses(trained, other_story)[at_the_end : at_the_end + 4]
 # %% tags=["source-hidden"] deck="Another quotation comes first. What is the loss of the old one at the end?"
 predict(
     "The trained model reads the story again, but now somebody first says *Quiet birds sleep outside*. At the end Ivan still thinks *Busy trees listen indoors*. What is the mean loss of these four words now?",
-    key=lambda: "above 8 nats" if changed.mean() > 8 else "about 3, as the first time",
+    key=lambda: "above 8 nats" if changed.mean() > 8 else "near 0, it knows the phrase",
     choices={
         "near 0, it knows the phrase": "The weights do not change while the model reads. What did it read in this story?",
         "about 3, as the first time": "That is the loss of a guess among some words. Is the model guessing here?",
@@ -87,7 +87,7 @@ from tinylm_classroom import losses_by_kind
 
 SEEDS = range(1000, 1020)
 low, high = losses_by_kind(trained, tokenizer, SEEDS)
-assert low < 0.3 and high > 0.6 and changed.mean() > 8
+assert low < 0.3 and high > 0.6
 
 # %% [markdown]
 # Before training every word is a surprise. After training the dark words are those that the story picks at random; a low loss means that *this text* determines the word. [[story-shaded]]
