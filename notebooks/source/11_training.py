@@ -40,6 +40,7 @@ from tinylm_lib.pretrained import load_pretrained
 shipped = load_pretrained("storyworld")
 tokenizer, trained = shipped.tokenizer, shipped.model.eval()
 story = storyworld.story(torch.Generator().manual_seed(11))
+_ = torch.manual_seed(11)
 
 # %% tags=["source-hidden"] deck="After training only those words are dark that nothing determines"
 untrained = TransformerLM(trained.config).eval()
