@@ -668,6 +668,7 @@ assert orders == [True, False, False]
 # | no causal mask | `attend(q, k, v)` instead of `attend(q, k, v, causal=True)` |
 # | softmax in the model | `next_token_loss(model(x).softmax(-1), y)` |
 # | gradients never cleared | `loss.backward()` without `optimizer.zero_grad()` |
+# | rate 1.0 | `lr=1.0` instead of `lr=0.01` |
 
 # %% tags=["source-hidden"] deck="Which mistake has the lowest training loss after 60 updates?"
 from tinylm_classroom import MISTAKES, broken_run
