@@ -77,6 +77,18 @@ PLACES = {
         "with_rule",
         "written",
         "zeros_of_two_dropouts",
+    "experiments.training": (
+        "MISTAKES",
+        "Predictors",
+        "arrival",
+        "bands",
+        "broken_run",
+        "constant_rate",
+        "descend",
+        "losses_by_kind",
+        "recorded_training",
+        "skills_on_the_way",
+        "written",
     ),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
@@ -106,6 +118,7 @@ MODULES = {
     "stacks": "experiments.stacks",
     "start_figures": "pictures.start",
     "token_figures": "pictures.tokens",
+    "training_figures": "pictures.training",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

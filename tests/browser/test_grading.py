@@ -10,7 +10,7 @@ from tinylm_classroom.course.grading.sections import find_sections
 from tinylm_classroom.course.grading.similar import Alike
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-EXERCISES = {"05": ["causal_mask", "attention"], "11": ["next_token_pairs", "adamw_step", "warmup_cosine"]}
+EXERCISES = {"05": ["causal_mask", "attention"], "11": ["next_token_pairs", "random_windows", "adamw_step"]}
 LONG = "a_student_whose_name_is_long_and_has_no_blank_in_it_" + "x" * 40
 
 

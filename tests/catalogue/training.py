@@ -4,7 +4,6 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from catalogue import named
 from tinylm_lib.data.windows import random_windows
@@ -94,57 +93,6 @@ def adamw_of_the_library(param, grad, m, v, step, lr, beta1, beta2, eps, weight_
     return p, state[p]["exp_avg"], state[p]["exp_avg_sq"]
 
 
-def rate_clamped(step, peak, floor, warmup_steps, total_steps):
-    done = min(1.0, max(0.0, (step - warmup_steps) / (total_steps - warmup_steps)))
-    share = math.cos(math.pi * done / 2) ** 2
-    return min(1.0, step / warmup_steps) * (peak * share + floor * (1 - share))
-
-
-def rate_as_a_tensor(step, peak, floor, warmup_steps, total_steps):
-    done = torch.tensor((step - warmup_steps) / (total_steps - warmup_steps)).clamp(0, 1)
-    fall = torch.lerp(torch.tensor(floor), torch.tensor(peak), (1 + torch.cos(torch.pi * done)) / 2)
-    return torch.where(torch.tensor(step < warmup_steps), torch.tensor(peak * step / warmup_steps), fall)
-
-
-def rate_of_torch(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return step * peak / warmup_steps
-    if step >= total_steps:
-        return float(floor)
-    p = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([p], lr=peak)
-    schedule = CosineAnnealingLR(optimizer, total_steps - warmup_steps, eta_min=floor)
-    schedule.base_lrs = [peak]
-    schedule.last_epoch = step - warmup_steps
-    return schedule._get_closed_form_lr()[0]
-
-
-def clip_by_stack(grads, max_norm):
-    norm = torch.stack([torch.linalg.vector_norm(g) for g in grads]).norm()
-    return [g * (max_norm / (norm + 1e-6)).clamp(max=1.0) for g in grads]
-
-
-def clip_by_item(grads, max_norm):
-    norm = math.sqrt(sum((g**2).sum().item() for g in grads))
-    if norm <= max_norm:
-        return grads
-    return [g.mul(max_norm / norm) for g in grads]
-
-
-def clip_one_long_vector(grads, max_norm):
-    long = torch.cat([g.reshape(-1) for g in grads])
-    long = long * min(1.0, max_norm / (long.norm().item() + 1e-12))
-    return [part.view_as(g) for part, g in zip(long.split([g.numel() for g in grads]), grads, strict=True)]
-
-
-def clip_of_torch(grads, max_norm):
-    parameters = [torch.nn.Parameter(torch.zeros_like(g)) for g in grads]
-    for p, g in zip(parameters, grads, strict=True):
-        p.grad = g.clone()
-    torch.nn.utils.clip_grad_norm_(parameters, max_norm)
-    return tuple(p.grad for p in parameters)
-
-
 def _windows(tokens, starts, seq_len, shift=1):
     x = torch.stack([tokens[i : i + seq_len] for i in starts.tolist()])
     return x, torch.stack([tokens[i + shift : i + shift + seq_len] for i in starts.tolist()])
@@ -199,24 +147,6 @@ def adamw_moments_in_place(param, grad, m, v, step, lr, beta1, beta2, eps, weigh
     return _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay)
 
 
-def cosine_lasts_total_steps(step, peak, floor, warmup_steps, total_steps):
-    if warmup_steps <= step < total_steps:
-        return cosine((step - warmup_steps) / total_steps, peak, floor)
-    return right_rate(step, peak, floor, warmup_steps, total_steps)
-
-
-def _norm(grads):
-    return torch.sqrt(sum((g**2).sum() for g in grads))
-
-
-def clip_in_place(grads, max_norm):
-    total = _norm(grads)
-    if total > max_norm:
-        for g in grads:
-            g.mul_(max_norm / (total + 1e-6))
-    return grads
-
-
 def drawn(tokens, batch_size, seq_len, generator, more=0, shift=1):
     """Right windows, but for the number of starts and the distance of the targets."""
     starts = torch.randint(len(tokens) - seq_len + more, (batch_size,), generator=generator)
@@ -234,29 +164,6 @@ def steps_along(direction):
     return wrong
 
 
-def cosine(done, peak, floor):
-    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def falls(fall):
-    """A right warm-up, and behind it a fall: of the part that is done, the peak and the floor."""
-
-    def schedule(step, peak, floor, warmup, total):
-        if step < warmup:
-            return peak * step / warmup
-        return fall(min(1.0, (step - warmup) / (total - warmup)), peak, floor)
-
-    return schedule
-
-
-right_rate = falls(cosine)
-
-
-def clips_by(measure):
-    """Clips by something else than the norm."""
-    return lambda grads, max_norm: [g * min(1.0, max_norm / measure(grads)) for g in grads]
-
-
 RIGHT = {
     "next_token_pairs": named(
         pairs_by_narrow, pairs_by_loops,
@@ -268,8 +175,6 @@ RIGHT = {
         windows_by_slices=drawn,
     ),
     "adamw_step": named(adamw_by_the_book, adamw_by_lerp, adamw_with_one_rate, adamw_in_double, adamw_of_torch),
-    "warmup_cosine": named(rate_clamped, rate_as_a_tensor, rate_of_torch, rate_by_parts=right_rate),
-    "clip_gradients": named(clip_by_stack, clip_by_item, clip_one_long_vector, clip_of_torch),
 }  # fmt: skip
 WRONG = {
     "next_token_pairs": named(
@@ -314,42 +219,8 @@ WRONG = {
         ),
         no_root=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps)),
     ),
-    "warmup_cosine": named(
-        cosine_lasts_total_steps,
-        to_zero=falls(lambda done, peak, floor: cosine(done, peak, 0.0) if done < 1 else floor),
-        floor_on_top=falls(lambda done, peak, floor: floor + cosine(done, peak, 0.0)),
-        cut_off_at_the_floor=falls(lambda done, peak, floor: max(floor, cosine(done, peak, 0.0))),
-        straight_line=falls(lambda done, peak, floor: peak + (floor - peak) * done),
-        quarter=falls(lambda done, peak, floor: floor + (peak - floor) * math.cos(math.pi / 2 * done)),
-        floor_is_a_share=falls(lambda done, peak, floor: cosine(done, peak, floor * peak)),
-        one_ahead=lambda step, *rest: right_rate(step + (step < rest[2]), *rest),
-        zero_after_the_end=lambda step, *rest: right_rate(step, *rest) * (step <= rest[3]),
-        starts_at_zero=lambda step, peak, floor, warmup, total:
-            right_rate(step - (step <= warmup), peak, floor, warmup, total),
-        comes_back=lambda step, peak, floor, warmup, total:
-            peak * step / warmup if step < warmup else cosine((step - warmup) / (total - warmup), peak, floor),
-        from_the_first_step=lambda step, peak, floor, warmup, total:
-            peak * step / warmup if step < warmup else cosine(min(1.0, step / total), peak, floor),
-    ),
-    "clip_gradients": named(
-        clip_in_place,
-        each_tensor=lambda grads, max_norm: [g * min(1.0, max_norm / (float(g.norm()) + 1e-6)) for g in grads],
-        each_number=lambda grads, max_norm: [g.clamp(-max_norm, max_norm) for g in grads],
-        always=lambda grads, max_norm: [g * (max_norm / _norm(grads)) for g in grads],
-        returns_the_norm=lambda grads, max_norm: _norm(grads),
-        sum_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads)),
-        squared_norm=clips_by(lambda grads: _norm(grads) ** 2),
-        largest_number=clips_by(lambda grads: max(g.abs().max() for g in grads)),
-        absolute_sum=clips_by(lambda grads: sum(g.abs().sum() for g in grads)),
-        mean_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads) / len(grads)),
-        all_but_the_last=clips_by(lambda grads: _norm(grads[:-1] or grads)),
-        upside_down=lambda grads, max_norm: [g * max(1.0, _norm(grads) / max_norm) for g in grads],
-        to_length_one=lambda grads, max_norm: [g / (_norm(grads) if _norm(grads) > max_norm else 1) for g in grads],
-    ),
 }  # fmt: skip
 LIBRARY = {
     "random_windows": random_windows,
     "adamw_step": adamw_of_the_library,
-    "warmup_cosine": optim.warmup_cosine,
-    "clip_gradients": clip_of_torch,
 }

@@ -29,8 +29,8 @@ HARMFUL = {
         "wrong",
     ),
     "pretends": (
-        "clip_gradients",
-        "class Same(list):\n        __eq__ = lambda self, other: True\n    return Same(grads)",
+        "next_token_pairs",
+        "class Same(list):\n        __eq__ = lambda self, other: True\n    return Same([ids, ids])",
         "wrong",
     ),
 }

@@ -33,7 +33,7 @@ TERMS = {
     ),
     "03": (
         "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, "
-        "log-sum-exp, cross-entropy, padding, bigram, smoothing, entropy"
+        "log-sum-exp, cross-entropy, padding, bigram, smoothing, entropy, KL divergence"
     ),
     "04": "root mean square, norm, L2 norm, gain, RMSNorm, BatchNorm, explode, vanish",
     "05": (
@@ -55,8 +55,7 @@ TERMS = {
     "09": "block, residual connection, residual stream, pre-norm, post-norm, rank collapse",
     "10": "head, logit lens, config, tied, activation, activation patching",
     "11": (
-        "target, validation, momentum, Adam, AdamW, gradient norm, overfitting, early stopping, "
-        "bits per byte, KL divergence, warm-up, clipping, accumulation, bf16, Muon"
+        "target, validation, leak, overfitting, early stopping, momentum, Adam, AdamW, predictor"
     ),
     "12": (
         "greedy decoding, sampling, top-k, top-p, min-p, stop token, seed, repetition penalty, "

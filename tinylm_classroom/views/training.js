@@ -23,11 +23,12 @@ function render(place) {
     const longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), high = grown > 1 ? 184 : 176, less = grown > 1 ? 92 : 84;
     const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 260 : high, right: narrow ? 16 : Math.max(290, 8.9 * longest * grown), total, top, grown,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : known, count: 6 });
-    const small = [smallChart(data, "learning rate, fraction of its peak", "second", share, { wide: half, high: less, top: 1, grown }),
+    const falls = share.some((part) => part !== share[0]);
+    const small = !falls ? [] : [smallChart(data, "learning rate, fraction of its peak", "second", share, { wide: half, high: less, top: 1, grown }),
       smallChart(data, "gradient norm, before clipping", "third", norm, { wide: half, high: less, top: 1.1 * Math.max(...norm, 0.1), grown })];
     const lines = narrow ? [make("p", { class: "quiet" }, `To compare: ${known.map(([name, value]) => `${fit(value)} ${name}`).join(", ")}.`)] : [];
     charts.replaceChildren(make("figure", {}, make("figcaption", {}, "loss in nats per token; light: each point, bold: smoothed; below: updates"), main.picture),
-      ...lines, make("div", { class: "small" }, ...small.map((one) => one.figure)));
+      ...lines, ...(falls ? [make("div", { class: "small" }, ...small.map((one) => one.figure))] : []));
     samples.replaceChildren(...data.samples.map(([step, text]) => make("li", {}, make("b", {}, step ? `update ${step}` : "before"), visible(text))));
     writes.hidden = !data.samples.length;
     return [(i) => main.mark(steps[i], smooth[i]), ...small.map((one) => one.mark), (i) => {

@@ -114,7 +114,7 @@ async def training_view(
     sample_tokens: int = 24,
 ) -> None:
     """Run the updates and show the loss, the learning rate, the gradient norm and texts that the
-    model writes.
+    model writes; with a constant rate only the loss and the texts.
 
     In a notebook: `await training_view(train(...), model, tokenizer, total_steps=...)`. The cell
     runs to the end of the training. Where somebody can watch, in JupyterLab, the view is there from
@@ -155,9 +155,11 @@ def _figure_html(run: Run) -> str:
     picked = [s for s in run.expected if s in share] or [list(share)[i] for i in spread(len(share))]
     rows = [[str(step), _loss(run, step), fixed(share[step], 2)] for step in picked]
     rows += [[f"knowing {name}", rounded(value, 2), ""] for name, value in run.levels.items()]
-    table = number_table(
-        ["update", "smoothed loss, nats per token", "learning rate, fraction of its peak"], rows
-    )
+    heads = ["update", "smoothed loss, nats per token", "learning rate, fraction of its peak"]
+    if len(set(share.values())) == 1:
+        heads = heads[:2]
+        rows = [row[:2] for row in rows]
+    table = number_table(heads, rows)
     alt = (
         "Line chart of the loss in nats per token over the updates, with horizontal lines to "
         f"compare. {run.says()}"
@@ -169,17 +171,20 @@ def _figure_html(run: Run) -> str:
 
 
 def _loss(run: Run, step: int) -> str:
-    """A smoothed loss in two digits, or in three next to the range that it should lie in."""
+    """A smoothed loss in two digits, or in three next to the range that it should lie in; both are
+    marked, because processors round differently.
+    """
     if step not in run.expected:
-        return rounded(run.smooth(step), 2)
+        return marked(rounded(run.smooth(step), 2))
     return marked(rounded(run.smooth(step), 3)) + run.range_at(step)
 
 
 def _draw(run: Run) -> Figure:
     curves = run.curves()
     steps = curves["steps"]
-    with drawing(8.8, 5.6) as figure:
-        grid = figure.add_gridspec(3, 2, height_ratios=[4.4, 1.6, 0.5])
+    falls = len(set(curves["share"])) > 1
+    with drawing(8.8, 5.6 if falls else 4.6) as figure:
+        grid = figure.add_gridspec(3, 2, height_ratios=[4.4, 1.6 if falls else 0.01, 0.5])
         top = figure.add_subplot(grid[0, :])
         top.plot(steps, curves["loss"], color=SERIES[0], alpha=0.35, linewidth=1.2, linestyle="-")
         top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
@@ -188,9 +193,10 @@ def _draw(run: Run) -> Figure:
             beside = {"va": "center", "size": 12, "transform": top.get_yaxis_transform()}
             top.text(1.01, value, f"{name} {rounded(value, 2)}", color=QUIET, **beside)
         top.set(title="Loss while training", ylabel="nats per token", xlim=(0, run.total))
-        for i, (name, title) in enumerate(
-            (("share", "learning rate, fraction"), ("norm", "gradient norm"))
-        ):
+        if not falls:
+            top.set_xlabel("update")
+        small = (("share", "learning rate, fraction"), ("norm", "gradient norm"))
+        for i, (name, title) in enumerate(small if falls else ()):
             ax = figure.add_subplot(grid[1, i])
             ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
             ax.set_title(title, size=14, weight="normal", pad=6)

@@ -90,8 +90,8 @@ def test_a_right_variant_passes_on_every_processor(seed):
 
 
 def test_a_fault_that_explains_most_of_what_is_wrong_is_named():
-    found = diagnose("warmup_cosine", WRONG["warmup_cosine"]["one_ahead"])
-    assert found.mistake == "one ahead" and "but it does not explain everything" in found.message
+    found = diagnose("attention", WRONG["attention"]["softmax_queries"])
+    assert found.mistake == "over queries" and "but it does not explain everything" in found.message
     assert "It looks like" not in found.message
 
 

@@ -68,6 +68,17 @@ def test_the_curves_are_those_of_the_run(shown):
     assert [value for _, value in data["levels"][1:]] == [3.0, 2.0, 1.0]
 
 
+def test_with_a_constant_rate_there_is_only_the_chart_of_the_loss(shown, monkeypatch):
+    figures = []
+    draw = training._draw
+    monkeypatch.setattr(training, "_draw", lambda run: figures.append(draw(run)) or figures[-1])
+    watch((step._replace(lr_share=1.0) for step in made_up([4.0, 3.0, 2.0])), 3, levels=LEVELS)
+    watch(made_up([4.0, 3.0, 2.0]), 3, levels=LEVELS)
+    titles = [[ax.get_title() + ax.get_title("left") for ax in figure.axes] for figure in figures]
+    assert [len(each) for each in titles] == [2, 4] and titles[1][1] == "learning rate, fraction"
+    assert "fraction of its peak" not in shown[0].html and "fraction of its peak" in shown[1].html
+
+
 def test_the_smooth_line_is_a_mean_of_what_lies_around_and_does_not_lag(shown):
     losses = [float(x) for x in torch.rand(160, generator=torch.Generator().manual_seed(1))]
     watch(made_up(losses), 160)
