@@ -31,7 +31,7 @@
 #
 # > One rainy day, brave Noah strolled to Northgate. He carried a silver basket. There he met Kira, a sailor with a gray lamp. Noah sang to Kira, "Bright boats fall softly."
 #
-# The picture shows everything that the shipped model may write in the next seven words.
+# The picture shows everything that the shipped model may write in the next six words.
 
 # %%
 import torch
@@ -44,10 +44,10 @@ from tinylm_lib.pretrained import load_pretrained
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 opening = decoding.opening_of(storyworld.story(torch.Generator().manual_seed(12)).text)
-tree = decoding.all_texts(model, tokenizer, opening, 7)
+tree = decoding.all_texts(model, tokenizer, opening, 6)
 
 
-# %% tags=["source-hidden"] deck="All that the model may write is a tree, and a dart draws a text"
+# %% tags=["source-hidden"] deck="A dart draws a text from the tree of all texts"
 def throw(dart=0.1):
     figures.texts(tree, "Everything that the model may write next", dart=dart)
 
@@ -81,8 +81,9 @@ best = probs.argsort(descending=True)  # (V)
 dart = 0.85  # try 0.1 and 0.6
 # ESSENTIAL
 ends = probs[best].cumsum(0)  # (V), where the piece of each word ends
-for i in best[:4]:
-    print(f"{tokenizer.decode([i])}: logit {logits[i]:.1f}, probability {probs[i]:.4f}")
+for i, end in zip(best[:3], ends, strict=False):
+    says = f"logit {logits[i]:.1f}, probability {probs[i]:.4f}"
+    print(f"{tokenizer.decode([i])}: {says}, its piece ends at {end:.3f}")
 print("the dart draws", tokenizer.decode([best[torch.searchsorted(ends, dart)]]))
 # END
 
@@ -168,9 +169,9 @@ figures.rules(four)
 # And the tree? **Your task:** go to temperature 0.1 and say what is left. Then go back to 2, where a good part of the tree is too small to see, and raise min-p. Do the impossible texts go away?
 
 
-# %% tags=["source-hidden"] deck="Task: temperature 0.1, then 2 with a min-p. Do the impossible texts go away?"
+# %% tags=["source-hidden"] deck="Task: does min-p remove the impossible texts?"
 def tree_at(temperature=2.0, min_p=0.0):
-    levels = decoding.all_texts(model, tokenizer, opening, 7, temperature=temperature, min_p=min_p)
+    levels = decoding.all_texts(model, tokenizer, opening, 6, temperature=temperature, min_p=min_p)
     title = f"Temperature {temperature:g}, min-p {min_p:g}"
     figures.texts(levels, title, possible=decoding.can_happen)
 
@@ -255,39 +256,43 @@ for beginning in ("One", "One sunny", opening, opening + " Then", "One warm even
     assert row.masked_fill(out, -torch.inf).softmax(-1)[out].sum() == 0 < row.masked_fill(out, 0).softmax(-1)[out].sum()
 
 # %% [markdown]
-# No error is raised, and the five names lose most of the probability: each of the 340 cut words counts with e to the 0, which is 1. [[cut-to-zero]] Count draws to find such a mistake: a word that is cut must never be drawn.
+# No error is raised, and the five names lose most of the probability: each cut word counts with e to the 0, which is 1, and there are hundreds of them. [[cut-to-zero]] Count draws to find such a mistake: a word that is cut must never be drawn.
 #
 # ### Which cut?
 # **Your task:** in this view the temperature is 2. Set min-p to 0: which words come in? Find a top-p that removes them.
 
-# %% tags=["source-hidden"] deck="Task: set min-p to 0, then find a top-p that removes what came in"
+# %% tags=["source-hidden"] deck="Task: set min-p to 0. Which other cut removes what comes in?"
 from tinylm_classroom import sampling_view
 
 sampling_view(model, tokenizer, "\n" + opening + " Then", temperature=2.0, min_p=0.1, seed=12)
 
 # %% [markdown]
-# After *Then* three words are possible, and top-k 5 keeps two that are not; after *brave* each of 40 names is, and it keeps five. Top-p and min-p adapt to the distribution. Which is best on average? At every word of 20 stories we compare the model with StoryWorld: how much probability is on impossible words (*wrong*), and how much of the exact probability is on words that the cut forbids (*lost*)?
+# After *Then* three words are possible, and top-k 5 keeps two that are not; after *brave* each of forty names is, and it keeps five. Top-p and min-p adapt to the distribution. Which is best on average? At every word of 20 stories we compare the model with StoryWorld: how much probability is on impossible words (*wrong*), and how much of the exact probability is on words that the cut forbids (*lost*)?
 
 # %% deck="At temperature 1 no cut helps much, at 2 every cut does"
 cuts = {"no cut": {}, "top-k 5": {"top_k": 5}}
 cuts |= {"top-p 0.9": {"top_p": 0.9}, "min-p 0.1": {"min_p": 0.1}}
 scores, exact = decoding.judged(model, tokenizer, 20, SEED)  # (N, V) each
-wrong_at = {}
-for t in (1, 2):
-    for name, cut in cuts.items():
-        # ESSENTIAL
-        drawn_from = next_token_probs(scores, temperature=t, **cut)  # (N, V)
-        wrong = (drawn_from[exact == 0].sum() / len(exact)).item()
-        lost = (exact[drawn_from == 0].sum() / len(exact)).item()
-        # END
-        print(f"temperature {t}, {name:<9} {wrong:.1%} wrong, {lost:.1%} lost")
-        wrong_at[name, t] = wrong
+
+
+def judge(cut, temperature):
+    """The mean probability per word that is wrong, and that is lost."""
+    drawn_from = next_token_probs(scores, temperature, **cut)  # (N, V)
+    wrong = drawn_from[exact == 0].sum() / len(exact)
+    lost = exact[drawn_from == 0].sum() / len(exact)
+    return wrong.item(), lost.item()
+
+
+# ESSENTIAL
+for name, cut in cuts.items():
+    (wrong, lost), (hot, _) = judge(cut, 1), judge(cut, 2)
+    print(f"{name:<9} {wrong:.1%} wrong, {lost:5.1%} lost; at 2: {hot:.1%} wrong")
+# END
 
 # %% tags=["source-hidden"] evidence="cuts-judged" tried="held-out"
 # Checked: at temperature 1 a cut leaves most of what is wrong, at 2 it removes more than half.
-for name in cuts:
-    assert wrong_at[name, 1] > 0.85 * wrong_at["no cut", 1]
-    assert name == "no cut" or wrong_at[name, 2] < 0.5 * wrong_at["no cut", 2]
+for cut in list(cuts.values())[1:]:
+    assert judge(cut, 1)[0] > 0.85 * judge({}, 1)[0] and judge(cut, 2)[0] < 0.5 * judge({}, 2)[0]
 
 # %% [markdown]
 # At temperature 1 no cut helps much, because most of the wrong words are probable ones. At temperature 2 the rare words together have much more probability, and every cut removes most of it. [[cuts-judged]] Min-p loses next to nothing; top-k 5 loses words that are right.
@@ -329,7 +334,7 @@ sizes = {"B": 2, "T": 3, "V": tokenizer.vocab_size}
 trace(append_word, model, start, seeded(12), sizes=sizes)
 
 
-# %% rows=["S4-39"] deck="Append a word, ask again: that is generate"
+# %% rows=["S4-39"]
 def write(ids, n, seed, **rules):
     generator = seeded(seed)
     for _ in range(n):
@@ -366,9 +371,9 @@ n_wrong = decoding.n_impossible(drawn)
 # We have also drawn 64 whole stories, at temperature 1. StoryWorld says which ones are impossible.
 
 # %% tags=["source-hidden"] deck="1.3 % of a word's probability is wrong. How many of 100 stories are impossible?"
-n_words = len(exact) / 20
+n_words, per_word = len(exact) / 20, judge({}, 1)[0]
 predict(
-    f"In section 2, {100 * wrong_at['no cut', 1]:.1f} % of the probability of a word was wrong. A story has about {n_words:.0f} words. How many of 100 drawn stories are impossible?",
+    f"In section 2, {100 * per_word:.1f} % of the probability of a word was wrong. A story has about {n_words:.0f} words. How many of 100 drawn stories are impossible?",
     key=lambda: "most of them" if n_wrong > 38 else "about a quarter",
     choices={
         "1 or 2": "That is how often one word is wrong. A story is impossible if any of its words is.",
@@ -380,12 +385,12 @@ predict(
 
 # %% deck="A small error per word is a large error per story"
 # ESSENTIAL
-print(f"{1 - (1 - wrong_at['no cut', 1]) ** n_words:.0%} if words were independent")
+print(f"{1 - (1 - per_word) ** n_words:.0%} if words were independent")
 print(f"{n_wrong} of {len(drawn)} stories are impossible")
 # END
 said, _ = decoding.said_before(drawn)
-print(f"{said:.0%} of the first impossible words had been said before, as in:")
-show_text([text for text in map(decoding.marked, drawn) if "[" in text][:2])
+print(f"{said:.0%} of the first impossible words had been said before, as here:")
+show_text([text for text in map(decoding.marked, drawn) if "[" in text][:1])
 
 # %% tags=["source-hidden"] evidence="wrong-stories" tried="seeds"
 # Checked with three seeds: most stories are impossible, and the first wrong word was said before.
@@ -417,7 +422,7 @@ for seed in SEEDS:
 
 # %% [markdown]
 # ## 4. Cold or warm?
-# A lower temperature draws fewer improbable words. What does this do to whole stories, and what to their **variety**? For variety, take eight stories and count how many of their runs of four words are different (**distinct 4-grams**). 64 stories are not enough to see small differences, so a tool of ours has written 384 at each temperature, and we read its results.
+# A lower temperature draws fewer improbable words. What does this do to whole stories, and what to their **variety**? For variety, take eight stories and count how many of their runs of four words are different (**distinct 4-grams**). 64 stories are not enough to see small differences, so a tool of ours has written 384 at each temperature, and we draw only 64 again.
 
 # %% tags=["source-hidden"] deck="At temperature 1, 83 % of the stories are impossible. And at 0.1?"
 dial = decoding.recorded("all", "temperature")[:5]
@@ -432,15 +437,11 @@ predict(
     because="A low temperature makes improbable words rare, but most of the wrong words are probable ones.",
 )
 
-# %% deck="One temperature once more: 64 stories of our own"
+# %%
 temperature = 0.1  # try 0.5 and 1.0
-# ESSENTIAL
 own = decoding.finished(model, tokenizer, [""] * 64, SEED, temperature=temperature)
 own_variety = decoding.in_eights(own).mean()
 print(f"{decoding.n_impossible(own)} of 64 impossible, variety {own_variety:.0%}")
-for run in dial:
-    print(f"recorded at {run.value}: {run.part:.0%} of 384, variety {run.variety:.0%}")
-# END
 
 # %% tags=["source-hidden"] deck="Colder: more often possible, and more alike"
 (true,) = decoding.recorded("all", "true")
@@ -462,10 +463,11 @@ assert abs(decoding.n_impossible(again) / 64 - dial[0].part) < 0.25 and decoding
 
 # %% deck="Cold stories are nearly all about a trade"
 for run in dial:
-    print(f"temperature {run.value}: {run.trades / run.n:.0%} with a trade and no gift")
+    says = f"{run.part:.0%} impossible, {run.trades / run.n:.0%} with only a trade"
+    print(f"temperature {run.value}: {says}")
 
 # %% [markdown]
-# A trade is the most probable event, and in a trade nobody can give away the wrong thing. So we let true stories begin, up to the end of their events, and the model continues at each temperature. Now all have the *same events*:
+# *Then they traded their things* is the most probable sentence, because a gift can be told in many ways, and nobody can trade the wrong thing. So we let true stories begin, up to the end of their events, and the model continues at each temperature. Now all have the *same events*:
 
 # %% tags=["source-hidden"] deck="With the same events, cold stories go wrong as often"
 given = {what: decoding.recorded(what, "temperature") for what in ("a gift", "a trade")}
@@ -518,12 +520,15 @@ assert abs(constrained.variety - true.variety) < 4 * (constrained.error + true.e
 # No constrained story breaks a rule, and they vary like true ones. [[constrained]] So variety does not require mistakes. But the rules came from outside the model.
 #
 # ### Is greedy decoding the safest?
-# If 0.1 is safer than 1, is 0 the safest? Alone, greedy decoding writes one story again and again, so we give it the first five words of true stories. Five of its stories, with the first impossible word in brackets:
+# If 0.1 is safer than 1, is 0 the safest? Alone, greedy decoding writes one story again and again, so we give it the first five words of true stories. Five of its stories, with the sentence of the first impossible word:
 
 # %% deck="Five greedy stories: what do you notice?"
+n_shown = 5  # try 12
 beginnings = decoding.first_words(5, 64, seed=2)
 greedy = decoding.finished(model, tokenizer, beginnings, 2, temperature=0)
-show_text([decoding.marked(text) for text in greedy[:5]])
+# ESSENTIAL
+show_text([decoding.excerpt(text) for text in greedy[:n_shown]])
+# END
 
 # %% [markdown]
 # They are nearly one story, with the same baker, hat and box, so they also make the same mistakes. Where do 128 of them go wrong, and where do 128 at temperature 0.1?
@@ -635,9 +640,12 @@ predict(
 )
 
 # %% deck="Eight beams are one story"
-n_shown = 3  # try 8
+letters = 50  # try 300
+# ESSENTIAL
 print(f"{decoding.variety(beams):.0%} of the runs are different")
-show_text(beams[:n_shown])
+for beam in beams:
+    print(beam[:23], "…", beam[-letters:])
+# END
 
 # %% tags=["source-hidden"] evidence="beams-alike" tried="held-out"
 # Checked: also after three beginnings the beams are much more alike than drawn stories.
@@ -673,7 +681,7 @@ for beginning in ("", "One sunny morning, bold Victor", "One rainy day, brave No
 # - Cold stories are possible more often because they are about other events. [[same-events]]
 # - Constrained decoding removes all impossible stories and keeps the variety. [[constrained]]
 # - Greedy decoding repeats its mistakes, sampling spreads them. [[greedy-repeats]]
-# - Beam search finds a more probable text than greedy decoding can, but its best beams are nearly one text. [[beams-alike]]
+# - Beam search looks further ahead than greedy decoding, but its best beams are nearly one text. [[beams-alike]]
 # - A cut sets a logit to minus infinity, never to 0. [[cut-to-zero]]
 #
 # Next, lesson 13: writing a word without reading the whole text again.

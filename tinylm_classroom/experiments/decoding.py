@@ -2,6 +2,8 @@
 how much they vary, and what the temperature changes in stories with the same events.
 """
 
+import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +18,16 @@ from tinylm_lib.layers import evaluation_mode
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.probabilities import next_token_probs, sample
 from tinylm_lib.sampling import Context, generate
-from tinylm_lib.storyworld import Reader, parse, story, words
+from tinylm_lib.storyworld import (
+    CLASSES,
+    DIFFERENT,
+    Reader,
+    Scene,
+    options,
+    parse,
+    story,
+    words,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -206,6 +217,23 @@ def true_stories(n: int, seed: int) -> list[str]:
     return [story(generator).text for _ in range(n)]
 
 
+def highest_log_prob() -> float:
+    """The log probability of the most probable story of all, in nats."""
+    return _highest(Scene())
+
+
+@cache
+def _highest(scene: Scene) -> float:
+    """The log probability of the most probable way from a scene to the end of a story, in nats."""
+    ways = []
+    for way in options(scene):
+        new = [slot for slot in way.slots if slot.new]
+        picked = sum(math.log(len(CLASSES[slot.new]) - (slot.role in DIFFERENT)) for slot in new)
+        rest = _highest(way.then) if way.then.name != "opening" else 0.0
+        ways.append(math.log(way.p) - picked + rest)
+    return max(ways)
+
+
 def first_words(n_words: int, n: int, seed: int) -> list[str]:
     """The first words of true stories."""
     return ["".join(words(text)[:n_words]) for text in true_stories(n, seed)]
@@ -241,6 +269,13 @@ def marked(text: str) -> str:
         return text
     word = words(text[at:])[0]
     return f"{text[:at]} [{word.strip().upper()}]{text[at + len(word) :]}"
+
+
+def excerpt(text: str) -> str:
+    """Who has what in a story, and the sentence of its first impossible word."""
+    sentences = re.split(r"(?<=\.) ", marked(text))
+    wrong = [sentence for sentence in sentences if "[" in sentence]
+    return " ".join([*sentences[1:3], "…", *(wrong or ["possible"])])
 
 
 def variety(texts: Sequence[str]) -> float:

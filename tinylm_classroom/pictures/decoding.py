@@ -52,14 +52,16 @@ def texts(
     colors = _colors(levels)
     rows = []
     path = ""
-    with axes(title, "words written", "probability, added up", (11.4, 6.6)) as (figure, ax):
+    with axes(title, "words written", "probability, added up", (11.4, 6.3)) as (figure, ax):
         for column, level in enumerate(levels, start=1):
             wrong = 0.0
             for text, begin, length in level:
-                color, word = colors[text], words(text)[-1]
+                color = colors[text]
+                word = words(text)[-1]
                 label = word.strip() + (f"  {length:.2f}" if framed else "")
                 if possible is not None and not possible(text):
-                    color, label = to_rgb(WRONG), f"✗ {label}"
+                    color = to_rgb(WRONG)
+                    label = f"✗ {label}"
                     wrong += length
                 hit = dart is not None and begin <= dart < begin + length
                 path += word if hit else ""
@@ -67,14 +69,16 @@ def texts(
                 if length > SMALL:
                     where = {"ha": "center", "va": "center_baseline", "zorder": 5}
                     y = begin + length / 2
-                    ax.text(column, y, label, size=18, color=ink_on(color), **where)
+                    ax.text(column, y, label, size=22, color=ink_on(color), **where)
             rows.append((column, len(level), sum(length for *_, length in level), wrong))
         if dart is not None:
             ax.plot(0.45, dart, ">", color=INK, markersize=16, clip_on=False, zorder=6)
         ax.set(xlim=(0.45, len(levels) + 0.5), ylim=(1, 0), yticks=[0, 0.25, 0.5, 0.75, 1])
         ax.grid(visible=False)
-        ax.set_xticks(range(1, len(levels) + 1))
-        set_type(ax, 19)
+        ax.set_xticks([])
+        set_type(ax, 22)
+        ax.xaxis.label.set_visible(False)
+        ax.spines["bottom"].set_visible(False)
         ax.set_title(title, size=23)
     alt = f"{title}. {len(levels)} columns of boxes, one for each word."
     caption = "The height of a box is the probability of its text."
@@ -83,6 +87,9 @@ def texts(
         caption += f" The dart at {dart:g} writes: …{path} …"
     names = ("words", "texts drawn", "their probability")
     table = dict(zip(names, map(list, list(zip(*rows, strict=True))[:3]), strict=True))
+    if framed:
+        alt += " " + ", ".join(f"{text.strip()} {length:.2f}" for text, _, length in levels[-1])
+        caption += " The frame: the most probable text."
     if possible is not None:
         caption += " Orange, with a cross: impossible."
         table["impossible"] = [wrong for *_, wrong in rows]
@@ -134,12 +141,12 @@ def rules(before: Tensor) -> None:
                 ax.bar(place, new, 0.6, color=SERIES[0])
                 says = f"{new:.2f}" if new else "✗"
                 color = INK if new else WRONG
-                ax.text(place, max(new, old) + 0.03, says, size=18, ha="center", color=color)
+                ax.text(place, max(new, old) + 0.03, says, size=TYPE, ha="center", color=color)
             ax.set_title(name, size=TYPE, loc="left")
             ax.set(xlabel="four words", ylabel="probability", ylim=(0, 1.02), xticks=[], yticks=[])
             ax.xaxis.label.set_visible(ax in panels[3:])
             ax.yaxis.label.set_visible(ax in panels[::3])
-            set_type(ax, 18)
+            set_type(ax, TYPE)
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=23)
     table = {"before": before.tolist()} | {name: probs[0].tolist() for name, probs in after.items()}
     display(
