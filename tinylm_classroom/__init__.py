@@ -101,6 +101,8 @@ MODULES = {
     "ablation": "experiments.ablation",
     "chains": "experiments.chains",
     "cutting": "experiments.cutting",
+    "decoding": "experiments.decoding",
+    "decoding_figures": "pictures.decoding",
     "doctor": "course.doctor",
     "figures": "display.figures",
     "cache_figures": "pictures.cache",

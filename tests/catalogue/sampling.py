@@ -12,23 +12,6 @@ from tinylm_lib import ModelConfig, beam_search
 from tinylm_lib.probabilities import next_token_probs
 
 
-def temperature_by_logsumexp(logits, temperature):
-    scores = logits.div(temperature)
-    return (scores - scores.logsumexp(-1, keepdim=True)).exp()
-
-
-def temperature_by_powers(logits, temperature):
-    log_probs = logits.double().log_softmax(-1)
-    return ((1 / temperature) * log_probs).softmax(-1).to(logits.dtype)
-
-
-@torch.no_grad()
-def temperature_row_by_row(logits, temperature):
-    if logits.ndim > 1:
-        return torch.stack([temperature_row_by_row(row, temperature) for row in logits])
-    return torch.softmax(logits / temperature, 0)
-
-
 def top_k_by_ranks(probs, k):
     ranks = probs.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     kept = probs * (ranks < k)
@@ -149,11 +132,6 @@ class Scripted(nn.Module):
 def beams_of_the_library(log_probs_fn, start, n_beams, n_steps):
     model = Scripted(log_probs_fn, len(start) + n_steps)
     return beam_search(model, torch.tensor(start), n_steps, n_beams)
-
-
-def temperature_in_place(logits, temperature):
-    logits /= temperature
-    return logits.softmax(-1)
 
 
 def topk_in_place(probs, k):
@@ -305,12 +283,6 @@ def up_to(probs, p):
 
 
 RIGHT = {
-    "apply_temperature": named(
-        temperature_by_logsumexp, temperature_by_powers, temperature_row_by_row,
-        temperature_maximum_first=lambda logits, temperature:
-            normalised(torch.exp((logits - logits.amax(-1, keepdim=True)) / temperature)),
-        temperature_of_torch=lambda logits, temperature: F.softmax(logits / temperature, dim=-1),
-    ),
     "top_k_probs": named(
         top_k_by_ranks, top_k_by_lists, top_k_by_logits,
         top_k_by_scatter=lambda probs, k: normalised(placed(probs, *probs.topk(k, -1))),
@@ -322,21 +294,6 @@ RIGHT = {
     ),
 }  # fmt: skip
 WRONG = {
-    "apply_temperature": named(
-        temperature_in_place,
-        temperature_after_renormalised=lambda logits, temperature: normalised(logits.softmax(-1) / temperature),
-        temperature_sigmoids=lambda logits, temperature: normalised(torch.sigmoid(logits / temperature)),
-        times=lambda logits, temperature: (logits * temperature).softmax(-1),
-        after=lambda logits, temperature: logits.softmax(-1) / temperature,
-        logits_only=lambda logits, temperature: logits / temperature,
-        power=lambda logits, temperature: logits.softmax(-1) ** (1 / temperature),
-        powers_of_probabilities=lambda logits, temperature: normalised(logits.softmax(-1).pow(1 / temperature)),
-        logs=lambda logits, temperature: (logits / temperature).log_softmax(-1),
-        first_axis=lambda logits, temperature: (logits / temperature).softmax(0),
-        softmax_of_probabilities=lambda logits, temperature: (logits.softmax(-1) / temperature).softmax(-1),
-        only_above_one=lambda logits, temperature: (logits / max(temperature, 1.0)).softmax(-1),
-        added=lambda logits, temperature: (logits + temperature).softmax(-1),
-    ),
     "top_k_probs": named(
         topk_in_place, top_k_of_all_rows,
         topk_above_the_next=lambda probs, k:
@@ -391,7 +348,6 @@ WRONG = {
     ),
 }  # fmt: skip
 LIBRARY = {
-    "apply_temperature": next_token_probs,
     "top_k_probs": lambda probs, k: next_token_probs(probs.log(), top_k=k),
     "top_p_probs": lambda probs, p: next_token_probs(probs.log(), top_p=p),
     "beam_search": beams_of_the_library,
