@@ -54,10 +54,9 @@ n_names = sum(len(right) for right in rights.values())
 print(f"right: {n_right} of {n_names} names, {n_right / n_names:.0%}")
 
 # %% tags=["source-hidden"] deck="Right in about four of five cases. Where is it wrong?"
-sure = [right.float().mean() > 0.95 for right in rights.values()]
 predict(
     "About four of five are right. Where is it wrong?",
-    key=lambda: "wherever there was not exactly one gift" if sure == [True, False, False] else "?",
+    key=lambda: "wherever there was not exactly one gift" if rights["one gift"].all() else "?",
     choices={
         "a little everywhere": "Then it would miss some names after one gift, too.",
         "after every trade": "If a gift follows the trade, it is right again.",
@@ -82,22 +81,11 @@ assert all(abs(right.float().mean() - 0.5) < 4 * (0.25 / len(right)) ** 0.5 for 
 # The two rules agree on every story of StoryWorld, so no such story can separate them. An impossible story can: Mia gives Carlos the chair, so that he has both things, and *then* they trade. Now Mia has everything, but Carlos is the one who received the gift.
 
 
-# %%
-def who(first, then, thing):
-    events = [event for event in (first, then) if event != "nothing"]
-    texts = owners.texts_of(events, people, thing)
-    found = {}
-    for role in "AB":
-        names = [said[role] for said in people]
-        found[role] = owners.probs_of(model, tokenizer, names, texts).mean().item()
-    return found
-
-
 # %% tags=["source-hidden"] deck="Mia gave Carlos the chair, then they traded. Whom does the model name?"
-given = who("A gives", "trade", 1)
+answer = owners.who(model, tokenizer, people, ["A gives", "trade"])
 predict(
     "Mia gave Carlos her chair, then they traded their things. Whom does the model name?",
-    key=lambda: "Carlos, who received the gift" if given["B"] > 0.9 else "?",
+    key=lambda: "Carlos, who received the gift" if answer["B"] > 0.9 else "?",
     choices={
         "Mia, who has everything now": "So it would be if the model followed the things.",
         "Carlos, who received the gift": "",
@@ -114,25 +102,20 @@ from tinylm_classroom import control
 
 
 def show_who(first="A gives", then="trade", thing=1):
-    for role, p in who(first, then, thing).items():
+    events = [event for event in (first, then) if event != "nothing"]
+    for role, p in owners.who(model, tokenizer, people, events, thing).items():
         print(f"{role} has thing {thing}: {p:.2f}")
 
 
-control(show_who, first=[*owners.EVENTS], then=["nothing", "trade", "A gives", "B gives"], thing=[1, 2])
+then = ["nothing", "trade", "A gives"]
+control(show_who, first=[*owners.EVENTS], then=then, thing=[1, 2])
 
 # %% tags=["source-hidden"] evidence="copies-receiver" tried="held-out"
 # Checked with other pairs of names: the receiver is named, whatever is given, asked or traded.
 for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"))):
-    others = owners.cast(10, 70 + seed, pair)
-    for events in (["A gives"], ["A gives", "trade"], ["A gives on"], ["A hands"], ["A hands", "trade"]):
-        for thing in (1, 2):
-            texts = owners.texts_of(events, others, thing)
-            assert owners.probs_of(model, tokenizer, [said["B"] for said in others], texts).min() > 0.9
-    halves = [
-        owners.probs_of(model, tokenizer, [said["B"] for said in others], owners.texts_of(["trade"], others, thing))
-        for thing in (1, 2)
-    ]
-    assert (halves[0] - halves[1]).abs().max() < 0.15 and 0.3 < halves[0].mean() < 0.7
+    lowest, after_trade = owners.of_receivers(model, tokenizer, owners.cast(10, 70 + seed, pair))
+    assert lowest > 0.9 and (after_trade[0] - after_trade[1]).abs().max() < 0.15
+    assert 0.3 < after_trade.mean() < 0.7
 
 # %% [markdown]
 # It names the receiver, whatever was given, whatever the trade does and whatever the question is about. [[copies-receiver]] The model has found a **shortcut**: a simpler rule that is right in most of the stories it has learned from. The score did not show that, and neither did the dots.
@@ -168,7 +151,7 @@ SEED = 2
 readable = reading.readable(model, tokenizer, SEED)  # (4, W)
 used = reading.used(model, tokenizer, SEED)  # (4, W)
 full_stop = reading.FULL_STOP - reading.FIRST
-print(f"full stop, after block 1: the receiver is found in {readable[2, full_stop]:.0%} of new texts")
+print(f"full stop, after block 1: found in {readable[2, full_stop]:.0%} of new texts")
 
 # %% tags=["source-hidden"] deck="The full stop holds the receiver. We exchange its vector: whom does the model name?"
 predict(
@@ -267,47 +250,25 @@ def exchanged(depth, positions):
 
 
 word = "(receiver)"  # try "." and "to"
-effects = [exchanged(depth, [reading.FIRST + reading.WORDS.index(word)]) for depth in range(4)]
-print(f"{word} exchanged, by depth:", *(f"{p:.2f}" for p in effects))
+place = reading.FIRST + reading.WORDS.index(word)
+print(f"{word} exchanged:", *(f"{exchanged(i, [place]):.2f}" for i in range(4)))
 
 # %% [markdown]
 # These are the columns of the lower map. But perhaps the receiver is stored at so many positions that one exchange is not enough. That rival can be tested, too: exchange **all** positions between the gift and the last word.
 
-# %%
-between = range(reading.FULL_STOP, reading.LAST)
-together = exchanged(2, between)
-
-# %% tags=["source-hidden"] deck="All 14 vectors in between come from the other text. Whom does it name?"
-predict(
-    "After block 1, all 14 vectors between the gift and the last word come from the other text. How probable is the other name?",
-    key=lambda: "almost 0" if together < 0.05 else "?",
-    choices={
-        "almost 0": "",
-        "about one half": "So it would be if the model weighed these copies against the name itself.",
-        "almost 1": "So it would be if the answer were stored in these positions.",
-    },
-    because="The model takes the name from where it was said, and the last word fetches it from there.",
-)
-
 # %% deck="Nothing in between is used, the receiver and the last word are everything"
-# ESSENTIAL
-print(f"all {len(between)} in between: {exchanged(2, between):.2f}")
+depth = 2  # try 1
+between = range(reading.FULL_STOP, reading.LAST)
+print(f"all {len(between)} in between: {exchanged(depth, between):.2f}")
 both = [reading.RECEIVER, reading.LAST]
-print(f"receiver and last word: {exchanged(2, both):.2f}")
-# END
+print(f"receiver and last word: {exchanged(depth, both):.2f}")
 
 # %% tags=["source-hidden"] evidence="not-redundant" tried="held-out"
 # Checked at two depths; and for other names and the other wording the receiver is what counts.
-for depth in (1, 2):
-    assert exchanged(depth, between) < 0.05 and exchanged(depth, both) > 0.95
+for before in (1, 2):
+    assert exchanged(before, between) < 0.05 and exchanged(before, both) > 0.95
 for pair in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
-    some = owners.cast(8, 4, pair)
-    swapped = [{**said, "A": said["B"], "B": said["A"]} for said in some]
-    for event, at in (("A gives", reading.RECEIVER), ("A hands", reading.RECEIVER + 4)):
-        texts = [owners.texts_of([event], each) for each in (some, swapped)]
-        here, there = (reading.streams(model, owners.encoded(tokenizer, each))[1] for each in texts)
-        names = torch.tensor([tokenizer.encode(f" {said['A']}") for said in some])
-        assert read_on(put(here, there, torch.full((8,), at)), 1).gather(-1, names).mean() > 0.9
+    assert min(reading.moved_by_receiver(model, tokenizer, owners.cast(8, 4, pair))) > 0.9
 
 # %% [markdown]
 # All of them together change nothing, and the receiver with the last word changes everything, so the rival is refuted. [[not-redundant]] (Later words could still use the full stop: we have asked one question only.)
@@ -392,22 +353,23 @@ def accuracy(probe, x, y):
 
 # %%
 seen, unseen = owners.cast(80, seed=2), owners.cast(40, seed=3)
-(x, y), (new, new_y) = (reading.gift_streams(model, tokenizer, some) for some in (seen, unseen))
+x, y = reading.gift_streams(model, tokenizer, seen)  # (4, 160, T, C), (160)
+new, new_y = reading.gift_streams(model, tokenizer, unseen)  # (4, 80, T, C), (80)
 
 
 def right_at(position, y, new_y):
     """How often a probe of 160 texts is right in 80 new ones, after block 1."""
     own = x[2, :, position]  # (160, C)
-    scaled, new_scaled = ((v - own.mean(0)) / own.std() for v in (own, new[2, :, position]))
-    return accuracy(trained(scaled, y), new_scaled, new_y)
+    probe = trained((own - own.mean(0)) / own.std(), y)
+    return accuracy(probe, (new[2, :, position] - own.mean(0)) / own.std(), new_y)
 
 
 SEEDS = range(5)  # of tables of coins
 places = {"at the thing": reading.THING_ASKED, "at the last word": reading.LAST}
 found_coins = {}
 for place, position in places.items():
-    coins = [[reading.coins(some, seed).repeat(2) for some in (seen, unseen)] for seed in SEEDS]
-    found_coins[place] = sum(right_at(position, *pair) for pair in coins) / len(coins)
+    each = [right_at(position, *reading.coins(seed, seen, unseen)) for seed in SEEDS]
+    found_coins[place] = sum(each) / len(each)
 
 # %% tags=["source-hidden"] deck="A probe reads coins that we have thrown. How often is it right?"
 predict(
@@ -424,9 +386,8 @@ predict(
 from tinylm_classroom import learned
 
 for place, position in places.items():
-    receiver = right_at(position, y, new_y)
-    coin = found_coins[place]
-    print(f"{place:<17} receiver {learned(receiver, 0.4, 1)}, coins {learned(coin, 0.35, 1)}")
+    right = learned(right_at(position, y, new_y), 0.4, 1)
+    print(f"{place:<17} receiver {right}, coins {learned(found_coins[place], 0.35, 1)}")
 
 # %% tags=["source-hidden"] evidence="control-task" tried="seeds"
 # Checked: at the thing the coins are read, at the last word the receiver.
@@ -444,16 +405,16 @@ ends, labels = reading.lost_ends(model, tokenizer, seen[:40])  # (4, N, C)
 new_ends, new_labels = reading.lost_ends(model, tokenizer, unseen[:20])
 middle, size = ends.mean(1, keepdim=True), ends.std((1, 2), keepdim=True)
 ends, new_ends = ((v - middle) / size for v in (ends, new_ends))
-knows = {
-    question: [accuracy(trained(ends[i], y), new_ends[i], new_labels[question]) for i in range(4)]
-    for question, y in labels.items()
-}
+knows = {}
+for question, label in labels.items():
+    probes = [trained(vectors, label) for vectors in ends]  # one for each depth
+    new_label = new_labels[question]
+    knows[question] = [accuracy(probes[i], new_ends[i], new_label) for i in range(4)]
 
 # %% tags=["source-hidden"] deck="Lost after a trade: what does a probe find?"
-finds = {question: max(row) > 0.8 for question, row in knows.items()}
 predict(
     "After a trade, or two gifts: what does a probe at the last word find?",
-    key=lambda: "only who came first" if [*finds.values()] == [False, True, False] else "?",
+    key=lambda: "only who came first" if [max(row) > 0.8 for row in knows.values()] == [False, True, False] else "?",
     choices={
         "it knows who has the thing": "Then the model would know more than it says. Compare with chance, one half.",
         "only who came first": "",
@@ -467,14 +428,10 @@ figures.probed(knows)
 
 # %% tags=["source-hidden"] evidence="knows-no-more" tried="held-out"
 # Checked: a hidden layer finds no more, although it does when the missing label is written in.
-who_has, whose = labels["who has it"], labels["whose thing"]
-assert torch.equal(who_has, (labels["who came first"] != whose).float())
+assert torch.equal(labels["who has it"], (labels["who came first"] != labels["whose thing"]).float())
 assert max(knows["who has it"] + knows["whose thing"]) < 0.65 and max(knows["who came first"]) > 0.9
-hidden = reading.hidden_accuracy(ends[2], who_has, new_ends[2], new_labels["who has it"])
-written = reading.with_label(ends[2], whose, labels["who came first"])
-new_written = reading.with_label(new_ends[2], new_labels["whose thing"], new_labels["who came first"])
-control_hidden = reading.hidden_accuracy(written, who_has, new_written, new_labels["who has it"])
-assert hidden < 0.68 and control_hidden > 0.9
+own, written = reading.hidden_layer(ends[2], labels, new_ends[2], new_labels)
+assert own < 0.68 and written > 0.9
 
 # %% [markdown]
 # The model does not know more than it says, as far as these readers can tell. And there is a reason: in these stories the owner is the *exclusive or* of who came first and whose thing it is, and the second cannot be read here. [[knows-no-more]] (An exclusive or is not linear, so we also tried a probe with a hidden layer. It finds the owner as soon as we write the missing label into the vectors, and not before.)
@@ -505,7 +462,8 @@ weights, _ = trained((gifts - gifts.mean(0)) / gifts.std(), y)
 direction = weights / weights.norm()  # (C)
 distance = (gifts[y == 1].mean(0) - gifts[y == 0].mean(0)) @ direction
 mia = tokenizer.encode(" Mia")[0]
-trades = reading.streams(model, owners.encoded(tokenizer, owners.texts_of(["trade"], seen)))[2]
+trade_ids = owners.encoded(tokenizer, owners.texts_of(["trade"], seen))  # (80, T)
+trades = reading.streams(model, trade_ids)[2]  # (80, T, C)
 
 
 def pushed(texts, strength, way=direction, at=-1):
@@ -515,48 +473,29 @@ def pushed(texts, strength, way=direction, at=-1):
     return read_on(moved, 2)[:, mia].mean().item()
 
 
+strengths = [-2, -1, -0.5, 0, 0.5, 1, 2]
+mias, carloses = new[2, new_y == 1], new[2, new_y == 0]  # who received
+kinds = {"after a trade": trades, "Mia received": mias, "Carlos received": carloses}
+curves = {kind: [pushed(v[:16], s) for s in strengths] for kind, v in kinds.items()}
+
 # %% tags=["source-hidden"] deck="The direction of the receiver changes the answer, others do not"
 SEED = 8
-strengths = [-2, -1, -0.5, 0, 0.5, 1, 2]
-received = {"Mia received": new[2, new_y == 1][:16], "Carlos received": new[2, new_y == 0][:16]}
-kinds = {"after a trade": trades[:16], **received}
-curves = {name: [pushed(texts, s) for s in strengths] for name, texts in kinds.items()}
-ways = {"the probe's": direction[None], "any direction": reading.random_directions(100, SEED)}
-ways["as trades vary"] = reading.random_directions(100, SEED + 1, trades[:, -1])
-ways["as gifts vary"] = reading.random_directions(100, SEED + 2, gifts)
+ways = reading.kinds_of_directions(direction, trades[:, -1], gifts, SEED)
 changes = {name: reading.largest_changes(lambda way: pushed(trades[:8], 0.5, way), each) for name, each in ways.items()}
 figures.steered(strengths, curves, changes)
 
 # %% tags=["source-hidden"] evidence="steered" tried="seeds"
-# Checked: longer than nearly all fair directions; and the gifts vary along one direction alone.
+# Checked: more than nearly all fair directions; and the gifts vary along one direction.
 above = {name: sum(change > 0.33 for change in each) / len(each) for name, each in changes.items()}
 assert above["the probe's"] == 1 and max(above["any direction"], above["as trades vary"]) < 0.05
-assert above["as gifts vary"] > 0.7
-_, spread, ways_of_gifts = torch.linalg.svd(gifts - gifts.mean(0), full_matrices=False)
-assert spread[0] ** 2 / (spread**2).sum() > 0.85 and (ways_of_gifts[0] @ direction).abs() > 0.98
-assert pushed(received["Carlos received"], 1) < 0.3 and pushed(received["Carlos received"], 2) > 0.7
+_, sizes, main = torch.linalg.svd(gifts - gifts.mean(0), full_matrices=False)
+assert sizes[0] ** 2 / (sizes**2).sum() > 0.85 and (main[0] @ direction).abs() > 0.98 and above["as gifts vary"] > 0.7
+assert pushed(carloses, 1) < 0.3 and pushed(carloses, 2) > 0.7
 
 # %% [markdown]
-# Half the distance moves the probability from about one half most of the way to 0 or 1. A fair comparison needs directions along which such texts really differ, so the random ones in the third row vary as the trade texts do. They do much less. [[steered]] In the last row they vary as the *gift* texts do, and nearly every one works as well as the probe's. The receiver is the largest difference between those vectors, so no probe was needed to find it.
+# Half the distance moves the probability most of the way to 0 or 1. A fair comparison needs directions along which such texts really differ, so in the third row the random ones vary as the trade texts do. They do much less. [[steered]] In the last row they vary as the *gift* texts do, and nearly every one works as well as the probe's: the receiver is the largest difference between those vectors, so no probe was needed to find it.
 #
 # Where somebody received a gift, a push of 1 hardly changes the answer, although the vector now looks like one of the other kind: block 2 reads the name once more, at its own position.
-
-# %%
-strength = 2  # try 4
-for name, at in {"full stop": reading.FULL_STOP, "last word": reading.LAST}.items():
-    difference = x[2, y == 1, at].mean(0) - x[2, y == 0, at].mean(0)  # (C)
-    p = pushed(received["Carlos received"], strength, difference / distance, at)
-    print(f"pushed at the {name}: Mia {p:.2f}")
-
-# %% tags=["source-hidden"] evidence="steered-elsewhere" tried="held-out"
-# Checked: a push that works at the last word does nothing at the full stop.
-for at, works in ((reading.FULL_STOP, False), (reading.LAST, True)):
-    difference = x[2, y == 1, at].mean(0) - x[2, y == 0, at].mean(0)
-    p = pushed(received["Carlos received"], 2, difference / distance, at)
-    assert p > 0.7 if works else p < 0.1
-
-# %% [markdown]
-# At the full stop, where the receiver can be read as well, the same push does nothing. [[steered-elsewhere]]
 
 # %% [markdown] tags=["note"]
 # **Say.** We know where the name is. What tells the model *which* of the two names to fetch? Try the smallest change that turns the answer around.
@@ -579,12 +518,10 @@ for at, works in ((reading.FULL_STOP, False), (reading.LAST, True)):
 
 # %%
 from tinylm_classroom import capture
-from tinylm_lib import storyworld
 
-seed, head = 60, 1  # try (60, 0) and (60, 3)
-all_names = storyworld.CLASSES["name"]
-pairs = [(all_names[i], all_names[(i + 13) % 40]) for i in range(0, 40, 4)]
-crowd = [said for i, pair in enumerate(pairs) for said in owners.cast(2, seed + i, pair)]
+head = 1  # try 0 and 3
+pairs = owners.ten_pairs()
+crowd = [said for pair in pairs for said in owners.cast(2, 60, pair)]
 ids = owners.encoded(tokenizer, owners.texts_of(["A gives"], crowd))  # (20, T)
 looks = capture(model, ids).attention(0).weights[:, head].mean(0)  # (T, S)
 for name, at in {"giver": reading.GIVER, "receiver": reading.RECEIVER}.items():
@@ -598,7 +535,7 @@ for name, at in {"giver": reading.GIVER, "receiver": reading.RECEIVER}.items():
 
 # %%
 def marks_exchanged(model, layer, heads, ids, at):
-    """Everything inside a model, if these heads' results at two positions are exchanged."""
+    """Everything inside, if these heads' results at two positions are exchanged."""
 
     def exchange(_, inputs):
         found = inputs[0].unflatten(-1, (4, -1)).clone()  # (B, T, H, D)
@@ -616,17 +553,18 @@ def marks_exchanged(model, layer, heads, ids, at):
 
 # %%
 gave_at = [reading.GIVER, reading.RECEIVER]
-givers_of_crowd = torch.tensor([tokenizer.encode(f" {said['A']}") for said in crowd])  # (20, 1)
+ids_of_givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in crowd])
 
 
 def giver_named(model, layer, heads, ids, at):
     logits = marks_exchanged(model, layer, heads, ids, at).logits[:, -1]  # (B, V)
-    return logits.softmax(-1).gather(-1, givers_of_crowd).mean()
+    return logits.softmax(-1).gather(-1, ids_of_givers).mean()
 
 
 def mark_map(model):
-    rows = [[giver_named(model, i, [head], ids, gave_at) for head in range(4)] for i in range(2)]
-    return torch.tensor(rows)  # (2, 4)
+    heads = [(layer, head) for layer in range(2) for head in range(4)]
+    found = [giver_named(model, layer, [head], ids, gave_at) for layer, head in heads]
+    return torch.stack(found).view(2, 4)
 
 
 # %% [markdown]
@@ -641,16 +579,9 @@ best = {name: divmod(int(values.argmax()), 4) for name, values in mark_maps.item
 print("in this model: layer, head", best["this model"])
 
 # %% tags=["source-hidden"] deck="Another random start: where is the mark?"
-one, two = best.values()
 predict(
-    f"In this model, head {one[1]} of layer {one[0]} has the mark. Where is it in a model that began with other random numbers?",
-    key=lambda: (
-        "in another layer"
-        if one[0] != two[0]
-        else "in another head of the same layer"
-        if one != two
-        else "in the same head"
-    ),
+    f"In this model, head {best['this model'][1]} of layer {best['this model'][0]} has the mark. And with another start?",
+    key=lambda: "in another layer" if len({layer for layer, _ in best.values()}) == 2 else "in the same head",
     choices={
         "in the same head": "Nothing in training decides which head gets which work. The start does.",
         "in another head of the same layer": "The heads of a layer could change places, and nothing would differ. But the layer may differ, too.",
@@ -668,8 +599,6 @@ assert mark_maps["this model"][0, 1] > 0.9 and mark_maps["another start"][1, 2] 
 assert all(values.flatten().sort().values[-2] < 0.1 for values in mark_maps.values())
 texts = owners.texts_of(["A gives", "trade"], crowd)
 assert owners.probs_of(second, tokenizer, [said["B"] for said in crowd], texts).mean() > 0.95
-found_second = owners.named_owners(second, tokenizer, 100, 1)
-assert found_second["one gift"][1].float().mean() > 0.98 > 0.8 > found_second["two gifts"][1].float().mean()
 
 # %% [markdown]
 # In both models one head alone turns the answer around, and no other head does. The shortcut is the same, but its place is not: *head 1 of layer 0* means nothing in another model. [[another-head]]
@@ -679,21 +608,19 @@ assert found_second["one gift"][1].float().mean() > 0.98 > 0.8 > found_second["t
 # %%
 from tinylm_lib.interventions import intervene
 
-receivers = [said["B"] for said in crowd]
-handed = owners.texts_of(["A hands"], crowd)
-handed_at = [reading.GIVER, reading.RECEIVER + 4]
+handed_ids = owners.encoded(tokenizer, owners.texts_of(["A hands"], crowd))  # (20, T)
+handed_at = [reading.GIVER, reading.HANDED_TO]
 for heads in ([1], [1, 2]):
-    p = giver_named(model, 0, heads, owners.encoded(tokenizer, handed), handed_at)
+    p = giver_named(model, 0, heads, handed_ids, handed_at)
     print(f"handed, heads {heads} exchanged: giver {p:.2f}")
 with intervene(model, silence=[(0, 1)]):
-    kept = owners.probs_of(model, tokenizer, receivers, owners.texts_of(["A gives"], crowd))
-print(f"gave, head 1 removed: receiver {kept.mean():.2f}")
+    kept = owners.who(model, tokenizer, crowd, ["A gives"])["B"]
+print(f"gave, head 1 removed: receiver {kept:.2f}")
 
 # %% tags=["source-hidden"] evidence="not-the-only-mark" tried="held-out"
 # Checked with other pairs: a wrong mark turns the answer in *gave*, but it is not the only one.
-handed_ids = owners.encoded(tokenizer, handed)
 assert giver_named(model, 0, [1], ids, gave_at) > 0.9 > 0.4 > giver_named(model, 0, [1], handed_ids, handed_at)
-assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and kept.mean() > 0.85
+assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and kept > 0.85
 
 # %% [markdown]
 # Both refute it. With *handed* a second head marks as well, and without head 1 the receiver is still named. What we may say: **a wrong mark of head 1 is enough to turn the answer around in sentences with *gave*. It is not the only mark.** [[not-the-only-mark]]
@@ -765,7 +692,6 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 # - A probe can learn what the model never knew, so it needs a control task. [[control-task]]
 # - In the stories in which the model is lost, no probe found the owner at the last word, because one of the two labels that determine it is not there. [[knows-no-more]]
 # - A push along the direction in which gifts differ changes the answer; directions that vary as other texts do change it less. [[steered]]
-# - The same push does nothing at a position that the model does not use. [[steered-elsewhere]]
 # - With another start the model learns the same shortcut and marks the receiver in another head. [[another-head]]
 # - A wrong mark of one head is enough to turn the answer, but it is not the only mark. [[not-the-only-mark]]
 #
@@ -773,8 +699,7 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 
 # %% [markdown]
 # ## Sources
-# - Exchanging activations: Vig et al. 2020, [*Investigating Gender Bias in Language Models Using Causal Mediation Analysis*](https://arxiv.org/abs/2004.12265); Meng et al. 2022, [*Locating and Editing Factual Associations in GPT*](https://arxiv.org/abs/2202.05262).
-# - Probes and their controls: Hewitt and Liang 2019, [*Designing and Interpreting Probes with Control Tasks*](https://arxiv.org/abs/1909.03368); Belinkov 2022, [*Probing Classifiers: Promises, Shortcomings, and Advances*](https://arxiv.org/abs/2102.12452).
-# - A world inside a model: Li et al. 2023, [*Emergent World Representations: Exploring a Sequence Model Trained on a Synthetic Task*](https://arxiv.org/abs/2210.13382); Nanda, Lee and Wattenberg 2023, [*Emergent Linear Representations in World Models of Self-Supervised Sequence Models*](https://arxiv.org/abs/2309.00941).
-# - Circuits: Wang et al. 2022, [*Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 small*](https://arxiv.org/abs/2211.00593). Reading the stream early, the logit lens: nostalgebraist 2020, [*interpreting GPT: the logit lens*](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens).
-# - Superposition and sparse autoencoders: Elhage et al. 2022, [*Toy Models of Superposition*](https://transformer-circuits.pub/2022/toy_model/index.html); Cunningham et al. 2023, [*Sparse Autoencoders Find Highly Interpretable Features in Language Models*](https://arxiv.org/abs/2309.08600).
+# - Activation patching: Vig et al. 2020, [*Investigating Gender Bias in Language Models Using Causal Mediation Analysis*](https://arxiv.org/abs/2004.12265).
+# - Probes: Hewitt and Liang 2019, [*Designing and Interpreting Probes with Control Tasks*](https://arxiv.org/abs/1909.03368); Li et al. 2023, [*Emergent World Representations*](https://arxiv.org/abs/2210.13382).
+# - A circuit of heads in GPT-2: Wang et al. 2022, [*Interpretability in the Wild*](https://arxiv.org/abs/2211.00593).
+# - Superposition: Elhage et al. 2022, [*Toy Models of Superposition*](https://transformer-circuits.pub/2022/toy_model/index.html). Sparse autoencoders: Cunningham et al. 2023, [*Sparse Autoencoders Find Highly Interpretable Features in Language Models*](https://arxiv.org/abs/2309.08600).

@@ -29,6 +29,7 @@ EVENTS = {
 WALK = " Afterwards they left {place1} for {place2}."
 MEAL = " Afterwards they shared some {food} in {place1}."
 QUESTION = " By then the {colour%d} {thing%d} belonged to"
+RECEIVED = (["A gives"], ["A gives", "trade"], ["A gives on"], ["A hands"], ["A hands", "trade"])
 PEOPLE = ("Mia", "Carlos")
 GIRLS = storyworld.CLASSES["name"][:20]
 
@@ -48,6 +49,12 @@ def cast(n: int, seed: int, names: tuple[str, str] = PEOPLE) -> list[dict[str, s
         said["She"] = "She" if said["A"] in GIRLS else "He"
         drawn.append({**said, "she": said["She"].lower()})
     return drawn
+
+
+def ten_pairs() -> list[tuple[str, str]]:
+    """Ten pairs of StoryWorld's names, of girls and boys and of both."""
+    names = storyworld.CLASSES["name"]
+    return [(names[i], names[(i + 13) % len(names)]) for i in range(0, len(names), 4)]
 
 
 def texts_of(
@@ -89,6 +96,39 @@ def probs_of(
     with evaluation_mode(model):
         probs = model(encoded(tokenizer, texts))[:, -1].softmax(-1)  # (B, V)
     return probs.gather(-1, ids[:, None])[:, 0]
+
+
+def who(
+    model: TransformerLM,
+    tokenizer: Any,
+    people: Sequence[Mapping[str, str]],
+    events: Sequence[str],
+    thing: int = 1,
+) -> dict[str, float]:
+    """After these events: the mean probability of A, who comes first in the story, and of B, as the
+    owner of thing 1 or 2.
+    """
+    texts = texts_of(events, people, thing)
+    return {
+        role: probs_of(model, tokenizer, [said[role] for said in people], texts).mean().item()
+        for role in "AB"
+    }
+
+
+def of_receivers(
+    model: TransformerLM, tokenizer: Any, people: Sequence[Mapping[str, str]]
+) -> tuple[float, Tensor]:
+    """The lowest probability of B after all kinds of gifts to B, possible or not, also before a
+    trade; and that after a trade alone, for thing 1 and 2, (2, B).
+    """
+    names = [said["B"] for said in people]
+    lowest = 1.0
+    for events in RECEIVED:
+        for thing in (1, 2):
+            texts = texts_of(events, people, thing)
+            lowest = min(lowest, probs_of(model, tokenizer, names, texts).min().item())
+    trades = [texts_of(["trade"], people, thing) for thing in (1, 2)]
+    return lowest, torch.stack([probs_of(model, tokenizer, names, texts) for texts in trades])
 
 
 @torch.no_grad()

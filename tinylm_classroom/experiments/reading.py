@@ -27,6 +27,7 @@ GIVER = FIRST + WORDS.index("(giver)")
 RECEIVER = FIRST + WORDS.index("(receiver)")
 FULL_STOP = FIRST + WORDS.index(".")
 LAST = FIRST + len(WORDS) - 1
+HANDED_TO = RECEIVER + 4  # "Soon (giver) handed the (colour) (thing) to (receiver)"
 THING_ASKED = LAST - 2
 
 
@@ -107,10 +108,31 @@ def used(model: TransformerLM, tokenizer: Any, seed: int, n: int = 8) -> Tensor:
     return found
 
 
-def coins(people: Sequence[Mapping[str, str]], seed: int) -> Tensor:
-    """A coin thrown for each of the 30 things, as labels (B) of texts about them, 1.0 or 0.0."""
+@torch.no_grad()
+def moved_by_receiver(
+    model: TransformerLM, tokenizer: Any, people: Sequence[Mapping[str, str]]
+) -> list[float]:
+    """The mean probability of the giver, if the receiver's vector after block 0 comes from the text
+    in which the two people change places: in both wordings of a gift.
+    """
+    turned = [{**said, "A": said["B"], "B": said["A"]} for said in people]
+    givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in people])  # (B, 1)
+    found = []
+    for event, at in {"A gives": RECEIVER, "A hands": HANDED_TO}.items():
+        texts = [texts_of([event], each) for each in (people, turned)]
+        stream, other = (streams(model, encoded(tokenizer, each))[1] for each in texts)
+        stream[:, at] = other[:, at]
+        found.append(read_on(model, stream, 1).gather(-1, givers).mean().item())
+    return found
+
+
+def coins(seed: int, *sets: Sequence[Mapping[str, str]]) -> list[Tensor]:
+    """A coin thrown for each of the 30 things, 1.0 or 0.0, as the labels (2 B) of the texts of
+    `gift_streams` about their first thing, for each set of people.
+    """
     coin = torch.randint(2, (30,), generator=Generator().manual_seed(seed)).float()
-    return coin[[CLASSES["thing"].index(said["thing1"]) for said in people]]
+    things = CLASSES["thing"]
+    return [coin[[things.index(said["thing1"]) for said in people]].repeat(2) for people in sets]
 
 
 def lost_ends(
@@ -148,6 +170,18 @@ def hidden_accuracy(x: Tensor, y: Tensor, new: Tensor, new_y: Tensor, seed: int 
         return ((net(new)[:, 0] > 0) == new_y.bool()).double().mean().item()
 
 
+def hidden_layer(
+    x: Tensor, labels: Mapping[str, Tensor], new: Tensor, new_labels: Mapping[str, Tensor]
+) -> tuple[float, float]:
+    """How often a probe with a hidden layer is right in new vectors about who has the thing: in the
+    model's own vectors, and where the missing label, whose thing, is written into them.
+    """
+    own = [(x, labels), (new, new_labels)]
+    written = [with_label(v, label["whose thing"], label["who came first"]) for v, label in own]
+    y, new_y = (label["who has it"] for _, label in own)
+    return hidden_accuracy(x, y, new, new_y), hidden_accuracy(written[0], y, written[1], new_y)
+
+
 def with_label(x: Tensor, label: Tensor, like: Tensor, seed: int = 5) -> Tensor:
     """Vectors x (N, C) in which a label (N) is written along a random direction, as strongly as
     another label `like` (N) is in them already.
@@ -168,6 +202,18 @@ def random_directions(n: int, seed: int, like: Tensor | None = None) -> Tensor:
         return F.normalize(torch.randn(n, 128, generator=generator), dim=-1)
     mixture = torch.randn(n, len(like), generator=generator)  # (n, N)
     return F.normalize(mixture @ (like - like.mean(0)), dim=-1)  # (n, C)
+
+
+def kinds_of_directions(
+    probe: Tensor, trades: Tensor, gifts: Tensor, seed: int, n: int = 100
+) -> dict[str, Tensor]:
+    """The direction of a probe (C), and n random ones of each kind, (n, C)."""
+    return {
+        "the probe's": probe[None],
+        "any direction": random_directions(n, seed),
+        "as trades vary": random_directions(n, seed + 1, trades),
+        "as gifts vary": random_directions(n, seed + 2, gifts),
+    }
 
 
 def largest_changes(says: Callable[[Tensor], float], ways: Tensor) -> list[float]:

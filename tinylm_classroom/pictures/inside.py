@@ -235,7 +235,7 @@ def marks(found: Mapping[str, Tensor]) -> None:
     """Shows the probability of the giver if one head's outputs at the two names are exchanged, for
     each head of the first layers (L, H), a panel for each model.
     """
-    title = "One head marks the receiver"
+    title = "Same shortcut, another head"
     with drawing(11.4, 3.9, axes_grid=False) as figure:
         panels = figure.subplots(1, len(found), squeeze=False)[0]
         for ax, (name, values) in zip(panels, found.items(), strict=True):

@@ -39,6 +39,14 @@ def test_probabilities_of_names_are_those_of_the_model_and_of_both_people_sum_to
     assert both[0].shape == (4,) and (sum(both) - 1).abs().max() < 0.1
 
 
+def test_the_receiver_is_named_after_each_gift_and_a_trade_alone_leaves_one_half():
+    assert len({name for pair in owners.ten_pairs() for name in pair}) > 15
+    lowest, after_trade = owners.of_receivers(SHIPPED.model, SHIPPED.tokenizer, PEOPLE)
+    assert lowest > 0.9 and after_trade.shape == (2, 4) and 0.2 < after_trade.mean() < 0.7
+    both = owners.who(SHIPPED.model, SHIPPED.tokenizer, PEOPLE, ["trade"], thing=2)
+    assert both["B"] == pytest.approx(after_trade[1].mean().item(), abs=1e-5) and list(both) == ["A", "B"]
+
+
 def test_named_owners_are_grouped_by_what_has_happened():
     found = owners.named_owners(SHIPPED.model.eval(), SHIPPED.tokenizer, 40, seed=3)
     assert list(found) == ["one gift", "only a trade", "two gifts"]

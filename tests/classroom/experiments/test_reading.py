@@ -63,6 +63,23 @@ def test_random_directions_have_length_1_and_may_vary_as_vectors_do():
     assert like[:, 3:].abs().max() < 1e-6
 
 
+def test_the_receiver_alone_moves_the_answer_in_both_wordings():
+    assert min(reading.moved_by_receiver(MODEL, SHIPPED.tokenizer, PEOPLE)) > 0.9
+
+
+def test_a_hidden_layer_finds_the_owner_only_where_both_labels_are():
+    sets = [reading.lost_ends(MODEL, SHIPPED.tokenizer, owners.cast(n, seed)) for n, seed in ((20, 2), (10, 3))]
+    (x, labels), (new, new_labels) = sets
+    own, written = reading.hidden_layer(x[2], labels, new[2], new_labels)
+    assert own < 0.75 < 0.85 < written
+
+
+def test_directions_are_those_of_the_probe_and_random_ones():
+    vectors = torch.randn(30, 128, generator=torch.Generator().manual_seed(0))
+    found = reading.kinds_of_directions(vectors[0], vectors, vectors[:20], seed=1, n=5)
+    assert [len(ways) for ways in found.values()] == [1, 5, 5, 5]
+
+
 def test_the_larger_change_of_two_ways_counts():
     ways = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     found = reading.largest_changes(lambda way: 0.5 + 0.1 * max(float(way[0]), -3 * float(way[0])), ways)
@@ -71,10 +88,11 @@ def test_the_larger_change_of_two_ways_counts():
 
 def test_coins_belong_to_things_and_gifts_to_their_receivers():
     many = owners.cast(60, seed=2)
-    coins = reading.coins(many, seed=3)
+    coins, few = reading.coins(3, many, many[:5])
     by_thing = {}
-    for said, coin in zip(many, coins.tolist(), strict=True):
+    for said, coin in zip(many + many, coins.tolist(), strict=True):
         assert by_thing.setdefault(said["thing1"], coin) == coin
+    assert few.tolist() == coins[:5].repeat(2).tolist() and 0 < sum(by_thing.values()) < len(by_thing)
     x, y = reading.gift_streams(MODEL, SHIPPED.tokenizer, PEOPLE)
     assert x.shape[1] == 8 and y.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
 
