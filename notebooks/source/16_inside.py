@@ -23,7 +23,7 @@
 #
 # **Cut if short.** The control.
 #
-# **Tried.** Six sets of 300 stories: after one gift 166 to 181 of as many, the lowest probability 0.96 to 0.98; after a trade 40 to 58 % right, after two gifts 43 to 62 %, together 82 to 85 %. The shortcut, 12 other pairs of names, 10 stories each: a gift, then a trade: the receiver has 0.997 (lowest 0.97); a gift of what the giver never had: 0.999; *handed*: 0.995 to 0.999; B gives, then a trade: B has 0.003. After a trade alone: 0.48, for either thing.
+# **Tried.** Six sets of 300 stories: after one gift 166 to 181 of as many, the lowest probability 0.96 to 0.98; after a trade 40 to 58 % right, after two gifts 43 to 62 %, together 82 to 85 %. The shortcut, 12 other pairs of names, 10 stories each: a gift, then a trade: the receiver has 0.997 (lowest 0.97); a gift of what the giver never had: 0.999; *handed*: 0.995 to 0.999; B gives, then a trade: B has 0.003. After a trade alone: 0.48. After all 28 sequences of events of the control, the answers about thing 1 and thing 2 differ by at most 0.001.
 
 # %% [markdown] deck="Who has the white chair?"
 # ## 1. Who has the chair?
@@ -95,7 +95,7 @@ predict(
 )
 
 # %% [markdown]
-# Try it. A is the person who comes first in the story, B the other one; *gives on* means to give away what belongs to the other one, which is impossible. Is there any pair of events in which the thing of the question matters?
+# Try it. A is the person who comes first in the story, B the other one; *gives on* means to give away what belongs to the other one, which is impossible. Can you find events after which it matters *which* thing the question is about?
 
 # %% deck="Task: does it ever matter which thing the question is about?"
 from tinylm_classroom import control
@@ -118,7 +118,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
     assert 0.3 < after_trade.mean() < 0.7
 
 # %% [markdown]
-# It names the receiver, whatever was given, whatever the trade does and whatever the question is about. [[copies-receiver]] The model has found a **shortcut**: a simpler rule that is right in most of the stories it has learned from. The score did not show that, and neither did the dots.
+# Never: it names the receiver, whatever was given, whatever the trade does and whatever the question is about. [[copies-receiver]] The model has found a **shortcut**: a simpler rule that is right in most of the stories it has learned from. The score did not show that, and neither did the dots.
 
 # %% [markdown] tags=["note"]
 # **Say.** Two questions that sound alike: is it there, and does the model use it? The upper map needs a reader that we train, the lower one needs the model alone.
@@ -593,12 +593,12 @@ predict(
 # %% tags=["source-hidden"] deck="Same shortcut, another head"
 figures.marks(mark_maps)
 
-# %% tags=["source-hidden"] evidence="another-head" tried="exact"
-# Checked: one head in each model, and the second one has learned the same shortcut.
+# %% tags=["source-hidden"] evidence="another-head" tried="held-out"
+# Checked: one head in each model; the second one has learned the same shortcut.
 assert mark_maps["this model"][0, 1] > 0.9 and mark_maps["another start"][1, 2] > 0.9
 assert all(values.flatten().sort().values[-2] < 0.1 for values in mark_maps.values())
-texts = owners.texts_of(["A gives", "trade"], crowd)
-assert owners.probs_of(second, tokenizer, [said["B"] for said in crowd], texts).mean() > 0.95
+for pair in pairs[:3]:
+    assert owners.of_receivers(second, tokenizer, owners.cast(10, 7, pair))[0] > 0.8
 
 # %% [markdown]
 # In both models one head alone turns the answer around, and no other head does. The shortcut is the same, but its place is not: *head 1 of layer 0* means nothing in another model. [[another-head]]
@@ -692,7 +692,7 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 # - A probe can learn what the model never knew, so it needs a control task. [[control-task]]
 # - In the stories in which the model is lost, no probe found the owner at the last word, because one of the two labels that determine it is not there. [[knows-no-more]]
 # - A push along the direction in which gifts differ changes the answer; directions that vary as other texts do change it less. [[steered]]
-# - With another start the model learns the same shortcut and marks the receiver in another head. [[another-head]]
+# - A second model, from another start, learned the same shortcut and marks the receiver in another head. [[another-head]]
 # - A wrong mark of one head is enough to turn the answer, but it is not the only mark. [[not-the-only-mark]]
 #
 # Next, lesson 17: can a model be taught what we *want*?
