@@ -173,8 +173,10 @@ def hidden_accuracy(x: Tensor, y: Tensor, new: Tensor, new_y: Tensor, seed: int 
 def hidden_layer(
     x: Tensor, labels: Mapping[str, Tensor], new: Tensor, new_labels: Mapping[str, Tensor]
 ) -> tuple[float, float]:
-    """How often a probe with a hidden layer is right about who has the thing in new vectors, centred
-    and of size 1: in the model's own, and where the missing label, whose thing, is written into them.
+    """How often a probe with a hidden layer is right about who has the thing, in new vectors: in
+    the model's own, and where the missing label, whose thing, is written into them.
+
+    x (N, C), new: centred, and of size 1.
     """
     own = [(x, labels), (new, new_labels)]
     written = [with_label(v, label["whose thing"], label["who came first"]) for v, label in own]
