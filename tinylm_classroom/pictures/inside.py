@@ -21,7 +21,8 @@ from .lettering import LEVEL, hide_axes, set_type
 
 TYPE = 20
 DEPTHS = ("embedding", "after block 0", "after block 1", "after block 2")
-LABELS = ((0.35, 0.62), (-0.3, 1.09), (0.2, -0.1))  # of three curves, where nothing crosses them
+# of three curves, where nothing crosses them: the point, its side, letters in a line
+LABELS = ((-0.3, 0.42, "right", 8), (-0.3, 1.09, "right", 20), (0.2, -0.1, "left", 20))
 ENDINGS = {"A gives": "a gift", "trade": "a trade"}
 
 
@@ -196,7 +197,8 @@ def steered(
         for i, (name, curve) in enumerate(curves.items()):
             left.plot(strengths, curve, "-o", color=SERIES[i], markersize=8, lw=3)
             style = {"size": 17, "color": SERIES[i], "weight": "bold", "va": "center"}
-            left.text(*LABELS[i], name, ha=("left", "right", "left")[i], **style)
+            x, y, side, letters = LABELS[i]
+            left.text(x, y, textwrap.fill(name, letters), ha=side, **style)
         left.set(ylim=(-0.16, 1.12), yticks=[0, 0.5, 1])
         left.set_xlabel("push, in distances of the means")
         left.set_ylabel("probability of Mia")
