@@ -57,8 +57,8 @@ def gift_streams(
     which the second does, and whether Mia receives (2 B), 1.0 or 0.0.
     """
     both = [streams(model, encoded(tokenizer, texts_of(gift, people))) for gift in GIFTS]
-    is_mia = [float(said[receiver] == "Mia") for receiver in "BA" for said in people]
-    return torch.cat(both, 1), torch.tensor(is_mia)
+    receivers = [said["B"] for said in people] + [said["A"] for said in people]
+    return torch.cat(both, 1), torch.tensor([float(name == "Mia") for name in receivers])
 
 
 def read_linearly(x: Tensor, targets: Tensor, new: Tensor) -> Tensor:

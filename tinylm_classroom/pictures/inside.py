@@ -147,8 +147,8 @@ def maps(read: Tensor, used: Tensor) -> None:
             "receiver's name and then the last word have an effect."
         ),
         caption=(
-            "Each column is a word, to be read upwards. Above, white is chance, one half; below, "
-            "white is no effect. Numbers near white are left out."
+            "Each column is a word, to be read upwards. White means chance above, one half, and no "
+            "effect below. Numbers near white are left out."
         ),
         table={"position": WORDS, **rows},
         digits=2,
