@@ -3,7 +3,7 @@
 # **What has a model learned, and how would we know?**
 #
 # *Needs* lessons 05, 07 and 09. *Builds* two instruments: `patch` and `probe_step`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 45 minutes, plus 12 of exercises.
+# *Teaches* in about 44 minutes, plus 12 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: what we see inside a model is a hypothesis, and an intervention tests it. One question runs through all sections: who has the chair? The model names the owner in about four of five cases, and the class finds out why.
@@ -12,13 +12,13 @@
 # %% [markdown] tags=["note"]
 # **Say.** Read both stories aloud, and let the class say who has the chair. Everybody is right. Then show the bars.
 #
-# **Draw.** Two people, two things. An arrow for a gift, then two crossing arrows for a trade.
+# **Draw.** None: the picture has both stories.
 #
 # **Ask.** After the dots: "Which rule gives exactly these dots? Find two."
 #
 # **Usual answers.**
-# - *It is a little unsure everywhere* (`a little everywhere`): Then all dots would be near four fifths. Is any group there?
-# - *Trades are hard* (`after every trade`): The first row has stories with a trade *and* a gift.
+# - *It is a little unsure everywhere* (from the room): Then all dots would be near four fifths. Is any group there?
+# - *Trades are hard* (from the room): The first row has stories with a trade *and* a gift.
 # - *It knows when one person has everything* (from the room): Good. Which text would separate this from a rule that only copies a name?
 #
 # **Cut if short.** The control.
@@ -27,43 +27,30 @@
 
 # %% [markdown] deck="Who has the white chair?"
 # ## 1. Who has the chair?
-# Here are two stories that differ in one sentence. In the first, Mia gives Carlos her white chair. In the second, the two trade their things. Who has the chair at the end? Read both, answer, and then look at what the model of the earlier lessons says.
+# Two stories differ in one sentence: in the first, Mia gives Carlos her white chair, in the second they trade their things. Who has the chair at the end? Answer first, and then look at what the model of the earlier lessons says.
 
 # %%
-from tinylm_classroom import inside_figures as figures, owners
+from tinylm_classroom import inside_figures as figures, owners, predict
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
-people = owners.cast(10, seed=1)  # the words of ten stories
+seed = 1  # try 2 and 3
+people = owners.cast(10, seed)  # the words of ten stories
 
 # %% tags=["source-hidden"] deck="After a gift the model is sure, after a trade it is not"
 figures.two_stories(model, tokenizer, people[0])
 
 # %% [markdown]
-# The right answer is *Carlos*, twice. How often is the model right about an owner? We let it read 300 stories of StoryWorld. By the rules of that world each of these names is certain, so a perfect reader is always right.
+# The right answer is *Carlos*, twice. How often is the model right about an owner in 300 stories of StoryWorld? By the rules of that world each of these names is certain, so a perfect reader is always right.
 
 # %%
-from tinylm_classroom import predict
-
 SEED = 16
 found = owners.named_owners(model, tokenizer, 300, SEED)
 rights = {group: right for group, (_, right) in found.items()}
 n_right = sum(int(right.sum()) for right in rights.values())
 n_names = sum(len(right) for right in rights.values())
 print(f"right: {n_right} of {n_names} names, {n_right / n_names:.0%}")
-
-# %% tags=["source-hidden"] deck="Right in about four of five cases. Where is it wrong?"
-predict(
-    "About four of five are right. Where is it wrong?",
-    key=lambda: "wherever there was not exactly one gift" if rights["one gift"].all() else "?",
-    choices={
-        "a little everywhere": "Then it would miss some names after one gift, too.",
-        "after every trade": "If a gift follows the trade, it is right again.",
-        "wherever there was not exactly one gift": "",
-    },
-    because="With one gift it is always right. After a trade alone, or two gifts, it is right about half of the time.",
-)
 
 # %% tags=["source-hidden"] deck="Sure after one gift, lost after a trade or two gifts"
 figures.by_event(found)
@@ -75,10 +62,10 @@ assert one_gift.all() and found["one gift"][0].min() > 0.9
 assert all(abs(right.float().mean() - 0.5) < 4 * (0.25 / len(right)) ** 0.5 for right in (traded, two_gifts))
 
 # %% [markdown]
-# So the four fifths are an average of two numbers, and the model is never there: with one gift it is always right, otherwise it is right about half of the time. [[sure-or-lost]] Where it is sure, one person has *both* things. So has the model learned **who has everything**? A simpler rule fits all dots as well: **copy the name of the one who received a gift.**
+# Where does the number come from? With one gift the model is always right, otherwise about half of the time: no group is at four fifths. [[sure-or-lost]] Where it is sure, one person has *both* things. So has the model learned **who has everything**? A simpler rule fits all dots as well: **copy the name of the one who received a gift.**
 #
 # ### Two rules, one experiment
-# The two rules agree on every story of StoryWorld, so no such story can separate them. An impossible story can: Mia gives Carlos the chair, so that he has both things, and *then* they trade. Now Mia has everything, but Carlos is the one who received the gift.
+# Both rules agree on every story of StoryWorld, so only an impossible story can separate them: Mia gives Carlos the chair, so that he has both things, and *then* they trade. Now Mia has everything, but Carlos is the one who received the gift.
 
 
 # %% tags=["source-hidden"] deck="Mia gave Carlos the chair, then they traded. Whom does the model name?"
@@ -95,7 +82,7 @@ predict(
 )
 
 # %% [markdown]
-# Try it. A is the person who comes first in the story, B the other one; *gives on* means to give away what belongs to the other one, which is impossible. Can you find events after which it matters *which* thing the question is about?
+# A is the person who comes first in the story, B the other one; *gives on* means to give away what the other one has, which is impossible. Can you find events after which it matters *which* thing the question is about?
 
 # %% deck="Task: does it ever matter which thing the question is about?"
 from tinylm_classroom import control
@@ -107,8 +94,10 @@ def show_who(first="A gives", then="trade", thing=1):
         print(f"{role} has thing {thing}: {p:.2f}")
 
 
+# ESSENTIAL
 then = ["nothing", "trade", "A gives"]
 control(show_who, first=[*owners.EVENTS], then=then, thing=[1, 2])
+# END
 
 # %% tags=["source-hidden"] evidence="copies-receiver" tried="held-out"
 # Checked with other pairs of names: the receiver is named, whatever is given, asked or traded.
@@ -123,7 +112,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 # %% [markdown] tags=["note"]
 # **Say.** Two questions that sound alike: is it there, and does the model use it? The upper map needs a reader that we train, the lower one needs the model alone.
 #
-# **Draw.** Two rows of dots, one for each text, four depths high. An arrow takes one dot from the lower to the upper row; what is to the right of it and above it is computed again.
+# **Draw.** None: the two maps are the drawing.
 #
 # **Ask.** None: the predictions ask.
 #
@@ -139,7 +128,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 
 # %% [markdown] deck="Is it there? And does the model use it?"
 # ## 2. What can be read, and what is used?
-# Does the model hold more than it says? Inside, each word has a vector in the residual stream (lesson 09), at four depths. We take texts that differ only in the gift, A gives or B gives, and ask two questions about each vector.
+# Inside, each word has a vector in the residual stream (lesson 09), at four depths. We take texts that differ only in the gift, A gives or B gives, and ask two questions about each vector.
 #
 # - **Can the receiver be read here?** We fit a linear map to the vectors of 160 texts and count how often it finds the receiver in 80 new ones.
 # - **Does the model use it?** We exchange this one vector for that of the other text and let the model continue. This is **activation patching** ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)).
@@ -183,7 +172,7 @@ assert readable[2, [full_stop, 9, 21]].min() > 0.85
 # ### Your turn: patch
 # In a batch each text can have its own position.
 
-# %%
+# %% slide="skip"
 import torch
 
 from tinylm_classroom import check, hint, keep, trace, yours
@@ -254,7 +243,7 @@ place = reading.FIRST + reading.WORDS.index(word)
 print(f"{word} exchanged:", *(f"{exchanged(i, [place]):.2f}" for i in range(4)))
 
 # %% [markdown]
-# These are the columns of the lower map. But perhaps the receiver is stored at so many positions that one exchange is not enough. That rival can be tested, too: exchange **all** positions between the gift and the last word.
+# These are the columns of the lower map. A rival: the receiver is stored at so many positions that one exchange is not enough. So we exchange **all** positions between the gift and the last word.
 
 # %% deck="Nothing in between is used, the receiver and the last word are everything"
 depth = 2  # try 1
@@ -349,9 +338,9 @@ def accuracy(probe, x, y):
 
 # %% [markdown]
 # ### A control for the probe
-# A probe has weights of its own, so it can learn what the model has never computed. To notice this, ask for something that *cannot* be in the model: throw a coin for each of the 30 things, *kite* 1, *ring* 0, and let the probe read the coin. This is a **control task** ([Hewitt and Liang 2019](https://arxiv.org/abs/1909.03368)).
+# A probe has weights of its own, so it can learn what the model has never computed. To notice this, ask for something that *cannot* be in the model. Throw a coin for each of the 30 things, *kite* 1, *ring* 0, and let the probe read the coin. This is a **control task** ([Hewitt and Liang 2019](https://arxiv.org/abs/1909.03368)).
 
-# %%
+# %% slide="skip"
 seen, unseen = owners.cast(80, seed=2), owners.cast(40, seed=3)
 x, y = reading.gift_streams(model, tokenizer, seen)  # (4, 160, T, C), (160)
 new, new_y = reading.gift_streams(model, tokenizer, unseen)  # (4, 80, T, C), (80)
@@ -395,12 +384,12 @@ assert found_coins["at the thing"] > 0.82 and right_at(reading.THING_ASKED, y, n
 assert right_at(reading.LAST, y, new_y) > 0.95 and found_coins["at the last word"] < 0.65
 
 # %% [markdown]
-# At the thing the probe reads coins that the model has never seen, and better than the receiver, so a high accuracy there proves nothing. At the last word it reads the receiver always and the coins about as often as chance. [[control-task]]
+# At the thing the probe reads coins that the model has never seen, better than it reads the receiver, so a high accuracy there proves nothing. At the last word it reads the receiver always and the coins about as often as chance. [[control-task]]
 #
 # ### The stories in which it is lost
 # Now the stories after a trade, or two gifts. Three probes at the last word, at each depth: who has the thing, who came *first* in the story, and *whose* thing the question is about, the first or the second person's.
 
-# %%
+# %% slide="skip"
 ends, labels = reading.lost_ends(model, tokenizer, seen[:40])  # (4, N, C)
 new_ends, new_labels = reading.lost_ends(model, tokenizer, unseen[:20])
 middle, size = ends.mean(1, keepdim=True), ends.std((1, 2), keepdim=True)
@@ -434,16 +423,14 @@ own, written = reading.hidden_layer(ends[2], labels, new_ends[2], new_labels)
 assert own < 0.68 and written > 0.9
 
 # %% [markdown]
-# The model does not know more than it says, as far as these readers can tell. And there is a reason: in these stories the owner is the *exclusive or* of who came first and whose thing it is, and the second cannot be read here. [[knows-no-more]] (An exclusive or is not linear, so we also tried a probe with a hidden layer. It finds the owner as soon as we write the missing label into the vectors, and not before.)
-#
-# Board games are the famous opposite: a network trained on moves of Othello alone holds the whole board ([Li et al. 2023](https://arxiv.org/abs/2210.13382)).
+# As far as these readers can tell, the model does not know more than it says. There is a reason: in these stories the owner is the *exclusive or* of who came first and whose thing it is, and the second cannot be read here. [[knows-no-more]] (An exclusive or is not linear, but a probe with a hidden layer found no more. It does find the owner as soon as we write the missing label into the vectors.)
 
 # %% [markdown] tags=["note"]
 # **Say.** A probe gives a direction. If the model uses it, a push along it must change what the model writes, and a push along other directions must not.
 #
-# **Draw.** A line with two clouds on it, and an arrow that moves a point from one cloud to the other.
+# **Draw.** None.
 #
-# **Ask.** Before the right half of the picture: "Which other directions would be a fair comparison?"
+# **Ask.** None: the picture answers which other directions are a fair comparison.
 #
 # **Usual answers.**
 # - *Any random ones* (from the room): Most of them point where no text ever differs from another. Fair ones vary as the texts do.
@@ -456,7 +443,7 @@ assert own < 0.68 and written > 0.9
 # ## 4. A direction that changes what it says
 # The weights of a probe are a direction in the stream. Does the *model* use it? We push the vector at the last word along it, after block 1, and let the model continue. A push of 1 is the distance between the means of the two kinds of gifts.
 
-# %%
+# %% slide="skip"
 gifts = x[2, :, reading.LAST]  # (160, C)
 weights, _ = trained((gifts - gifts.mean(0)) / gifts.std(), y)
 direction = weights / weights.norm()  # (C)
@@ -495,12 +482,12 @@ assert pushed(carloses, 1) < 0.3 and pushed(carloses, 2) > 0.7
 # %% [markdown]
 # Half the distance moves the probability most of the way to 0 or 1. A fair comparison needs directions along which such texts really differ, so in the third row the random ones vary as the trade texts do. They do much less. [[steered]] In the last row they vary as the *gift* texts do, and nearly every one works as well as the probe's: the receiver is the largest difference between those vectors, so no probe was needed to find it.
 #
-# Where somebody received a gift, a push of 1 hardly changes the answer, although the vector now looks like one of the other kind: block 2 reads the name once more, at its own position.
+# Where somebody received a gift, a push of 1 hardly changes the answer: block 2 reads the name once more, at its own position.
 
 # %% [markdown] tags=["note"]
 # **Say.** We know where the name is. What tells the model *which* of the two names to fetch? Try the smallest change that turns the answer around.
 #
-# **Draw.** The way of the name: mark, fetch, say.
+# **Draw.** None.
 #
 # **Ask.** None: the prediction asks.
 #
@@ -530,7 +517,7 @@ for name, at in {"giver": reading.GIVER, "receiver": reading.RECEIVER}.items():
     print(f"at the {name} it gives {looks[at, most]:.2f} to {word}")
 
 # %% [markdown]
-# At the receiver, head 1 looks at *gave*. A hypothesis: it **marks** the name that comes after *gave*, and later heads fetch the marked name. If so, we can exchange the two marks and nothing else, and the model must name the giver. The hook below changes what some heads of a layer have found at two positions; `finally` removes it even if the model fails.
+# At the receiver, head 1 looks at *gave*. A hypothesis: it **marks** the name that comes after *gave*, and later heads fetch the marked name. If so, we can exchange the two marks and nothing else, and the model must name the giver. The hook exchanges what some heads of a layer have found at two positions; `finally` removes it even if the model fails.
 
 
 # %%
@@ -551,7 +538,7 @@ def marks_exchanged(model, layer, heads, ids, at):
         hook.remove()
 
 
-# %%
+# %% slide="skip"
 gave_at = [reading.GIVER, reading.RECEIVER]
 ids_of_givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in crowd])
 
@@ -568,7 +555,7 @@ def mark_map(model):
 
 
 # %% [markdown]
-# One model is one model. So we have trained another one, with another random start and other batches. It copies the receiver as well. Which of its heads has the mark?
+# But this is one model. So we have trained a second one, with another random start and other batches. It copies the receiver as well. Which of its heads has the mark?
 
 # %%
 from tinylm_classroom import second_model
@@ -601,7 +588,7 @@ for pair in pairs[:3]:
     assert owners.of_receivers(second, tokenizer, owners.cast(10, 7, pair))[0] > 0.8
 
 # %% [markdown]
-# In both models one head alone turns the answer around, and no other head does. The shortcut is the same, but its place is not: *head 1 of layer 0* means nothing in another model. [[another-head]]
+# In both models one head alone turns the answer around. The shortcut is the same, but its place is not: *head 1 of layer 0* means nothing in another model. [[another-head]]
 #
 # Is this *the* mark? Two tests can refute it: the other wording of StoryWorld, *handed ... to*, and a removal, as in lesson 07.
 
@@ -628,12 +615,12 @@ assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and kept > 0.8
 # %% [markdown] tags=["note"]
 # **Say.** Each sentence about the inside of a model needs the experiment that could have refuted it.
 #
-# **Draw.** Two columns: *we saw* and *we changed*.
+# **Draw.** None: the table is on the screen.
 #
-# **Ask.** "Somebody reports a truth neuron in a large model, found by a probe. Which three questions do you ask?"
+# **Ask.** None: the door asks.
 #
 # **Usual answers.**
-# - *Is the accuracy high?* (from the room): Compared with what?
+# - *Then nothing can be claimed* (from the room): All that was tried can. Say for which texts.
 #
 # **Cut if short.** The last paragraph.
 #
@@ -674,10 +661,10 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 #
 # **Draw.** None.
 #
-# **Ask.** At the door: "How would you train a model that does track the owner, and how would you notice that it does?"
+# **Ask.** At the door: "Somebody reports a truth neuron in a large model, found by a probe. Which three questions do you ask?"
 #
 # **Usual answers.**
-# - *Look whether the loss falls* (from the room): The score rose to four fifths by a shortcut.
+# - *Is the accuracy high?* (from the room): Compared with what? (A control task, an intervention, other texts.)
 #
 # **Cut if short.** The list; students read it.
 #
@@ -688,7 +675,6 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 # - A score can hide a rule: the model is always right about an owner after one gift, and about half of the time otherwise. [[sure-or-lost]]
 # - It copies the receiver of a gift, and does not track who has what. [[copies-receiver]]
 # - What can be read is not what is used: the receiver is readable at many positions, and taken from two. [[readable-not-used]]
-# - All positions in between together change nothing, so it is not a question of copies. [[not-redundant]]
 # - A probe can learn what the model never knew, so it needs a control task. [[control-task]]
 # - In the stories in which the model is lost, no probe found the owner at the last word, because one of the two labels that determine it is not there. [[knows-no-more]]
 # - A push along the direction in which gifts differ changes the answer; directions that vary as other texts do change it less. [[steered]]
@@ -700,6 +686,6 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 # %% [markdown]
 # ## Sources
 # - Activation patching: Vig et al. 2020, [*Investigating Gender Bias in Language Models Using Causal Mediation Analysis*](https://arxiv.org/abs/2004.12265).
-# - Probes: Hewitt and Liang 2019, [*Designing and Interpreting Probes with Control Tasks*](https://arxiv.org/abs/1909.03368); Li et al. 2023, [*Emergent World Representations*](https://arxiv.org/abs/2210.13382).
+# - Probes: Hewitt and Liang 2019, [*Designing and Interpreting Probes with Control Tasks*](https://arxiv.org/abs/1909.03368).
 # - A circuit of heads in GPT-2: Wang et al. 2022, [*Interpretability in the Wild*](https://arxiv.org/abs/2211.00593).
 # - Superposition: Elhage et al. 2022, [*Toy Models of Superposition*](https://transformer-circuits.pub/2022/toy_model/index.html). Sparse autoencoders: Cunningham et al. 2023, [*Sparse Autoencoders Find Highly Interpretable Features in Language Models*](https://arxiv.org/abs/2309.08600).
