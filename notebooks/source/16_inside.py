@@ -23,7 +23,7 @@
 #
 # **Cut if short.** The control.
 #
-# **Tried.** Six sets of 300 stories: after one gift 166 to 181 of as many, the lowest probability 0.96 to 0.98; after a trade 40 to 58 % right, after two gifts 43 to 62 %, together 82 to 85 %. The shortcut, 12 other pairs of names, 10 stories each: a gift, then a trade: the receiver has 0.997 (lowest 0.97); a gift of what the giver never had: 0.999; *handed*: 0.995 to 0.999; B gives, then a trade: B has 0.003. After a trade alone: 0.48. After all 28 sequences of events of the control, the answers about thing 1 and thing 2 differ by at most 0.001.
+# **Tried.** Four sets of 300 stories: after one gift 166 of 166, 172 of 172, 169 of 169 and 181 of 181 are right, the lowest probability is 0.96; after a trade 40 to 58 % are right, after two gifts 43 to 62 %, together 82 to 85 %. The shortcut, ten other pairs of names, ten stories each, five kinds of gifts with a trade and without, both questions: the lowest probability of the receiver is 0.987. A trade alone: 0.48. After all 28 pairs of events the answers about thing 1 and thing 2 differ by at most 0.001.
 
 # %% [markdown] deck="Who has the white chair?"
 # ## 1. Who has the chair?
@@ -124,7 +124,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** Five other sets of texts: at the full stop after block 1 the reader is right in 0.94 to 1.00, and the exchange gives the other name 0.00. All 14 together: 0.000 after block 0 and after block 1. Receiver and last word together: 0.99 to 1.00. *Handed*, and three other pairs of names: the receiver's exchange after block 0 gives 0.98 to 1.00.
+# **Tried.** Five other sets of texts: at the full stop after block 1 the reader is right in all 80, and the exchange gives the other name 0.000 to 0.001. All 14 together: 0.000 to 0.001, after block 0 and after block 1. Receiver and last word together: 0.997 to 0.999. Five other pairs of names and both wordings, the receiver after block 0: 0.99 to 1.00.
 
 # %% [markdown] deck="Is it there? And does the model use it?"
 # ## 2. What can be read, and what is used?
@@ -286,7 +286,7 @@ patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
 #
 # **Cut if short.** The control task; show its prediction.
 #
-# **Tried.** Control task, 20 tables of coins: at the thing 0.88 to 1.00, at the last word 0.30 to 0.71 with a mean of 0.51. Lost stories, 4,000 training texts instead of 160 and 1,200 new ones: owner 0.49 to 0.52 at all depths, with a hidden layer of 64 0.49 to 0.50; whose thing 0.50 to 0.52; who came first 0.99 to 1.00. At *belonged*, the thing and the colour of the question: owner at most 0.51. A trace: at the colour, after block 2, whose thing is 0.59 (linear) and 0.64 (hidden layer).
+# **Tried.** Control task, 20 tables of coins: at the thing 0.85 to 1.00 (mean 0.94), at the last word 0.39 to 0.75 (mean 0.58). Lost stories, 4,000 training texts instead of 160 and 1,200 new ones: owner 0.49 to 0.52 at all depths, with a hidden layer of 64 0.49 to 0.50; whose thing 0.50 to 0.52; who came first 0.99 to 1.00. At *belonged*, the thing and the colour of the question: owner at most 0.51. A trace: at the colour, after block 2, whose thing is 0.59 (linear) and 0.64 (hidden layer).
 
 # %% [markdown]
 # ## 3. Does it know more than it says?
@@ -384,7 +384,7 @@ assert found_coins["at the thing"] > 0.82 and right_at(reading.THING_ASKED, y, n
 assert right_at(reading.LAST, y, new_y) > 0.95 and found_coins["at the last word"] < 0.65
 
 # %% [markdown]
-# At the thing the probe reads coins that the model has never seen, better than it reads the receiver, so a high accuracy there proves nothing. At the last word it reads the receiver always and the coins about as often as chance. [[control-task]]
+# At the thing the probe reads coins that the model has never seen, better than it reads the receiver, so a high accuracy there proves nothing. At the last word it reads the receiver always, and the coins little better than chance. [[control-task]]
 #
 # ### The stories in which it is lost
 # Now the stories after a trade, or two gifts. Three probes at the last word, at each depth: who has the thing, who came *first* in the story, and *whose* thing the question is about, the first or the second person's.
@@ -437,7 +437,7 @@ assert own < 0.68 and written > 0.9
 #
 # **Cut if short.** The last paragraph.
 #
-# **Tried.** 200 directions each, half the distance: the probe's changes the probability by 0.38 and 0.43, any direction by at most 0.20 to 0.25, one with the covariance of the trade texts by at most 0.24 to 0.27 (2 to 7 % above 0.2). At strength 2, 64 % of these move it by more than 0.2, so a large push proves little. With the covariance of the gift texts: 93 % above 0.2, median 0.42. The first principal direction of the gift texts has 95 % of their variance, cosine with the probe's 0.9996. Two distances at the full stop: Mia stays at 0.00; at the last word 0.9.
+# **Tried.** 200 directions of each kind, two sets, half the distance: the probe's changes the probability by 0.38 backwards and 0.43 forwards; any direction by at most 0.20 and 0.25; one that varies as the trade texts by at most 0.24 and 0.27 (2 and 7 % above 0.2); one that varies as the gift texts: 93 % above 0.2, median 0.42. At strength 2, 64 % of the third kind move it by more than 0.2, so a large push proves little. The first principal direction of the gift texts has 95 % of their variance and a cosine of 0.9996 with the probe's. Two distances at the full stop leave Mia at 0.00; at the last word they give 0.96.
 
 # %% [markdown] deck="Does the model use the probe's direction?"
 # ## 4. A direction that changes what it says
@@ -497,7 +497,7 @@ assert pushed(carloses, 1) < 0.3 and pushed(carloses, 2) > 0.7
 #
 # **Cut if short.** The line with the other wording.
 #
-# **Tried.** 30 other pairs of names, two seeds of texts: head 1 of layer 0 exchanged: giver 0.98 and 0.99; each of the seven others at most 0.01. *Handed*: 0.11 to 0.21 by head 1, 0.98 to 0.99 by heads 1 and 2. Without head 1 the receiver keeps 0.97. The second model (other start, other order of stories, 1,800 updates): one gift 116 of 116 right, a gift and then a trade: the receiver has 0.997; layer 1, head 2: giver 0.96; all four heads of layer 0 together: 0.01.
+# **Tried.** 30 other pairs of names, two sets of texts: head 1 of layer 0 exchanged: giver 0.98 and 0.99; each of the seven others at most 0.01. *Handed*: 0.11 to 0.21 by head 1, 0.98 to 0.99 by heads 1 and 2. Without head 1 the receiver keeps 0.97. The second model (other start, other batches, 1,800 updates): one gift 116 of 116 right; all kinds of gifts, ten pairs: lowest 0.982; layer 1, head 2 exchanged: giver 0.96; all four heads of layer 0 together: 0.01.
 
 # %% [markdown] deck="What tells the model which name to fetch?"
 # ## 5. Which head marks the receiver?
@@ -624,7 +624,7 @@ assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and kept > 0.8
 #
 # **Cut if short.** The last paragraph.
 #
-# **Tried.** Ten pairs of names: after *One day* 0.30 to 0.60, after *Then* 0.90 to 1.00.
+# **Tried.** Ten pairs of names: after *One day* 0.37 to 0.60, after *Then* 0.93 to 0.99.
 
 # %% [markdown] deck="Five things we saw, and what became of them"
 # ## 6. What may we claim?
