@@ -2,8 +2,8 @@
 # # 16 Inside
 # **What has a model learned, and how would we know?**
 #
-# *Needs* lessons 05, 07 and 09. *Builds* two instruments: `patch` and `probe_step`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 44 minutes, plus 12 of exercises.
+# *Needs* lessons 05, 07 and 09. *Builds* two instruments: `patch` and `probe_step`. *Runs* in about 35 s on two cores.
+# *Teaches* in about 45 minutes, plus 12 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: what we see inside a model is a hypothesis, and an intervention tests it. One question runs through all sections: who has the chair? The model names the owner in about four of five cases, and the class finds out why.
@@ -85,18 +85,18 @@ predict(
 # A is the person who comes first in the story, B the other one; *gives on* means to give away what the other one has, which is impossible. Can you find events after which it matters *which* thing the question is about?
 
 # %% deck="Task: does it ever matter which thing the question is about?"
-from tinylm_classroom import control
+from tinylm_classroom import control, show_text
 
 
 def show_who(first="A gives", then="trade", thing=1):
     events = [event for event in (first, then) if event != "nothing"]
-    for role, p in owners.who(model, tokenizer, people, events, thing).items():
-        print(f"{role} has thing {thing}: {p:.2f}")
+    found = owners.who(model, tokenizer, people, events, thing)
+    show_text([f"{role} has thing {thing}: {p:.2f}" for role, p in found.items()])
 
 
 # ESSENTIAL
 then = ["nothing", "trade", "A gives"]
-control(show_who, first=[*owners.EVENTS], then=then, thing=[1, 2])
+control(show_who, frames=12, first=[*owners.EVENTS], then=then, thing=[1, 2])
 # END
 
 # %% tags=["source-hidden"] evidence="copies-receiver" tried="held-out"
@@ -137,7 +137,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 from tinylm_classroom import reading
 
 SEED = 2
-readable = reading.readable(model, tokenizer, SEED)  # (4, W)
+readable = reading.readable(model, tokenizer, SEED, fit_to=160, new=80)  # (4, W)
 used = reading.used(model, tokenizer, SEED)  # (4, W)
 full_stop = reading.FULL_STOP - reading.FIRST
 print(f"full stop, after block 1: found in {readable[2, full_stop]:.0%} of new texts")
@@ -161,7 +161,7 @@ figures.maps(readable, used)
 # Checked with other texts: readable at the full stop, used at the receiver and the last word only.
 SEEDS = (3, 4)
 for seed in SEEDS:
-    after = reading.used(model, tokenizer, seed)
+    after = reading.used(model, tokenizer, seed, n=4)
     other_words = [i for i in range(22) if i not in (3, 21)]
     assert after[:2, 3].min() > 0.9 and after[3, 21] > 0.9 and after[:, other_words].max() < 0.05
 assert readable[2, [full_stop, 9, 21]].min() > 0.85
@@ -215,7 +215,7 @@ runs = [
     reading.streams(model, owners.encoded(tokenizer, owners.texts_of([event], people)))
     for event in ("A gives", "B gives")
 ]  # (4, B, T, C) each
-givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in people])  # (B, 1)
+givers = owners.name_ids(tokenizer, people, "A")  # (B, 1)
 
 
 def read_on(stream, depth):
@@ -262,13 +262,13 @@ for pair in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
 # %% [markdown]
 # All of them together change nothing, and the receiver with the last word changes everything, so the rival is refuted. [[not-redundant]] (Later words could still use the full stop: we have asked one question only.)
 #
-# **Your task:** another story, and another question. Which vector carries the answer *fan* before block 1, and which one before block 2? Follow the dark cells upwards.
+# **Your task:** another story, and another question. Which vectors carry the answer before block 1, and which one before block 2? Follow the dark cells upwards.
 
 # %% deck="Task: follow the answer upwards, from the colour to the last word"
 from tinylm_classroom import patch_view
 
-pink_fan = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
-pink_book = "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"
+pink_fan = "\n a pink fan with a gray book. The pink"
+pink_book = "\n a gray fan with a pink book. The pink"
 patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
 
 # %% [markdown] tags=["note"]
@@ -443,7 +443,7 @@ assert own < 0.68 and written > 0.9
 # ## 4. A direction that changes what it says
 # The weights of a probe are a direction in the stream. Does the *model* use it? We push the vector at the last word along it, after block 1, and let the model continue. A push of 1 is the distance between the means of the two kinds of gifts.
 
-# %% slide="skip"
+# %%
 gifts = x[2, :, reading.LAST]  # (160, C)
 weights, _ = trained((gifts - gifts.mean(0)) / gifts.std(), y)
 direction = weights / weights.norm()  # (C)
@@ -460,6 +460,8 @@ def pushed(texts, strength, way=direction, at=-1):
     return read_on(moved, 2)[:, mia].mean().item()
 
 
+strength = 0.5  # try -0.5 and 2
+print(f"Mia {pushed(trades, 0):.2f}, pushed {pushed(trades, strength):.2f}")
 strengths = [-2, -1, -0.5, 0, 0.5, 1, 2]
 mias, carloses = new[2, new_y == 1], new[2, new_y == 0]  # who received
 kinds = {"after a trade": trades, "Mia received": mias, "Carlos received": carloses}
@@ -540,7 +542,7 @@ def marks_exchanged(model, layer, heads, ids, at):
 
 # %% slide="skip"
 gave_at = [reading.GIVER, reading.RECEIVER]
-ids_of_givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in crowd])
+ids_of_givers = owners.name_ids(tokenizer, crowd, "A")  # (20, 1)
 
 
 def giver_named(model, layer, heads, ids, at):

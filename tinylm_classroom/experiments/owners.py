@@ -87,6 +87,11 @@ def encoded(tokenizer: Any, texts: Sequence[str]) -> Tensor:
     return torch.tensor([tokenizer.encode("\n" + text) for text in texts])
 
 
+def name_ids(tokenizer: Any, people: Sequence[Mapping[str, str]], role: str) -> Tensor:
+    """The ids (B, 1) of those who have this role, A or B, in each story."""
+    return torch.tensor([tokenizer.encode(f" {said[role]}") for said in people])
+
+
 @torch.no_grad()
 def probs_of(
     model: TransformerLM, tokenizer: Any, names: Sequence[str], texts: Sequence[str]

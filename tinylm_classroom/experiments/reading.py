@@ -13,7 +13,7 @@ from tinylm_lib.model import TransformerLM
 from tinylm_lib.storyworld import CLASSES
 
 from ..shapes.capture import capture
-from .owners import cast, encoded, exact_owner, texts_of
+from .owners import cast, encoded, exact_owner, name_ids, texts_of
 
 GIFTS = (["A gives"], ["B gives"])
 LOST = (["trade"], ["A gives", "B gives"])
@@ -75,18 +75,20 @@ def read_linearly(x: Tensor, targets: Tensor, new: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def readable(model: TransformerLM, tokenizer: Any, seed: int) -> Tensor:
-    """How often a linear reader of 160 texts says from one vector who received the gift, in 80 new
-    texts: at each depth, for each word from `FIRST` on, (L + 1, W).
+def readable(
+    model: TransformerLM, tokenizer: Any, seed: int, fit_to: int = 160, new: int = 80
+) -> Tensor:
+    """How often a linear reader, fitted to so many texts, says from one vector who received the
+    gift, in so many new texts: at each depth, for each word from `FIRST` on, (L + 1, W).
     """
-    x, y = gift_streams(model, tokenizer, cast(80, seed))
-    new, new_y = gift_streams(model, tokenizer, cast(40, seed + 1000))
+    x, y = gift_streams(model, tokenizer, cast(fit_to // 2, seed))
+    unseen, its_y = gift_streams(model, tokenizer, cast(new // 2, seed + 1000))
     rows = []
     for depth in range(len(x)):
         row = []
         for at in range(FIRST, LAST + 1):
-            says = read_linearly(x[depth, :, at], y, new[depth, :, at]) > 0.5
-            row.append((says == new_y.bool()).double().mean())
+            says = read_linearly(x[depth, :, at], y, unseen[depth, :, at]) > 0.5
+            row.append((says == its_y.bool()).double().mean())
         rows.append(torch.stack(row))
     return torch.stack(rows)
 
@@ -98,7 +100,7 @@ def used(model: TransformerLM, tokenizer: Any, seed: int, n: int = 8) -> Tensor:
     """
     people = cast(n, seed)
     runs = [streams(model, encoded(tokenizer, texts_of(gift, people))) for gift in GIFTS]
-    others = torch.tensor([tokenizer.encode(f" {said['A']}") for said in people])  # (B, 1)
+    others = name_ids(tokenizer, people, "A")  # (B, 1)
     found = torch.empty(len(runs[0]), len(WORDS))
     for depth in range(len(found)):
         for i in range(len(WORDS)):
@@ -116,7 +118,7 @@ def moved_by_receiver(
     in which the two people change places: in both wordings of a gift.
     """
     turned = [{**said, "A": said["B"], "B": said["A"]} for said in people]
-    givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in people])  # (B, 1)
+    givers = name_ids(tokenizer, people, "A")  # (B, 1)
     found = []
     for event, at in {"A gives": RECEIVER, "A hands": HANDED_TO}.items():
         texts = [texts_of([event], each) for each in (people, turned)]
@@ -202,12 +204,12 @@ def random_directions(n: int, seed: int, like: Tensor | None = None) -> Tensor:
     generator = Generator().manual_seed(seed)
     if like is None:
         return F.normalize(torch.randn(n, 128, generator=generator), dim=-1)
-    mixture = torch.randn(n, len(like), generator=generator)  # (n, N)
-    return F.normalize(mixture @ (like - like.mean(0)), dim=-1)  # (n, C)
+    mixture = torch.randn(n, len(like), generator=generator)  # (R, N)
+    return F.normalize(mixture @ (like - like.mean(0)), dim=-1)  # (R, C)
 
 
 def kinds_of_directions(
-    probe: Tensor, trades: Tensor, gifts: Tensor, seed: int, n: int = 100
+    probe: Tensor, trades: Tensor, gifts: Tensor, seed: int, n: int = 60
 ) -> dict[str, Tensor]:
     """The direction of a probe (C), and n random ones of each kind, (n, C)."""
     return {

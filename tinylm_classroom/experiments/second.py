@@ -25,7 +25,7 @@ def second_model() -> TransformerLM:
         if name.endswith(".scale"):
             continue
         scale = stored.get(f"{name}.scale")
-        weights[name] = values if scale is None else values.float() * scale[:, None]  # (N, K)
+        weights[name] = values if scale is None else values.float() * scale[:, None]
     model = TransformerLM(load_pretrained("storyworld").model.config)
     model.load_state_dict(weights)
     return model.eval()

@@ -22,7 +22,7 @@ from .lettering import LEVEL, hide_axes, set_type
 TYPE = 20
 DEPTHS = ("embedding", "after block 0", "after block 1", "after block 2")
 # of three curves, where nothing crosses them: the point, its side, letters in a line
-LABELS = ((-0.3, 0.42, "right", 8), (-0.3, 1.09, "right", 20), (0.2, -0.1, "left", 20))
+LABELS = ((-0.3, 0.3, "right", 8), (-1.9, 1.09, "left", 20), (0, -0.1, "left", 20))
 ENDINGS = {"A gives": "a gift", "trade": "a trade"}
 
 
@@ -35,7 +35,7 @@ def two_stories(model: TransformerLM, tokenizer: Any, said: Mapping[str, str]) -
     ways = [owners.EVENTS[event].format(**said) for event in ENDINGS]
     before, after = texts["A gives"].split(ways[0])
     found = {}
-    with axes(title, "probability", "story", (11.4, 6.3)) as (figure, ax):
+    with axes(title, "probability", "story", (11.4, 5.9)) as (figure, ax):
         _paragraph(ax, 0, before)
         for row, (event, way) in enumerate(zip(ENDINGS, ways, strict=True)):
             top = 4.6 + 2.3 * row
@@ -65,8 +65,8 @@ def two_stories(model: TransformerLM, tokenizer: Any, said: Mapping[str, str]) -
 
 
 def _paragraph(ax: Axes, top: float, text: str) -> None:
-    for i, line in enumerate(textwrap.wrap(text.strip(), 78)):
-        ax.text(0, top + 0.95 * i, line, size=18, color=QUIET, va="center")
+    for i, line in enumerate(textwrap.wrap(text.strip(), 74)):
+        ax.text(0, top + 0.95 * i, line, size=19, color=QUIET, va="center")
 
 
 def by_event(found: Mapping[str, tuple[Tensor, Tensor]]) -> None:
@@ -119,7 +119,7 @@ def maps(read: Tensor, used: Tensor) -> None:
         "Used: the other name's probability after an exchange here": (used, used),
     }
     depths = DEPTHS[::-1]
-    with drawing(12.4, 7.0, axes_grid=False) as figure:
+    with drawing(12.0, 6.2, axes_grid=False) as figure:
         both = figure.subplots(2, 1, sharex=True)
         for ax, (name, (values, shades)) in zip(both, panels.items(), strict=True):
             cells(ax, values.flip(0), shades.flip(0).clamp(0, 1), depths, [2] * 4)
@@ -127,14 +127,17 @@ def maps(read: Tensor, used: Tensor) -> None:
                 number = float(text.get_text())
                 is_small = number < (0.75 if ax is both[0] else 0.05)
                 shown = "" if is_small else fixed(number, 1)
-                text.set(text=shown, size=15)
-            ax.set_title(name, size=18, weight="normal")
-            ax.tick_params(labelsize=17, length=0)
-        both[1].set_xticks(range(len(WORDS)), WORDS, rotation=55, ha="right", size=17)
+                text.set(text=shown, size=19)
+            ax.set_title(name, size=19, weight="normal", pad=7)
+            ax.tick_params(labelsize=19, length=0)
+        both[1].set_xticks(
+            range(len(WORDS)), WORDS, rotation=60, ha="right", rotation_mode="anchor", size=19
+        )
         both[1].set_ylabel(" ")
         both[0].set_ylabel(" ")
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=24)
-        figure.supxlabel("position", size=1, color="white")
+        both[0].set_xlabel("position")
+        both[0].xaxis.label.set_visible(False)
     rows = {}
     for name, (values, _) in panels.items():
         for depth, row in zip(DEPTHS, values.tolist(), strict=True):
@@ -167,10 +170,10 @@ def probed(found: Mapping[str, Sequence[float]]) -> None:
             below = max(end, below + 0.09)
             ax.text(3.12, below, name, size=TYPE, color=color, va="center", weight="bold")
         ax.axhline(0.5, **LEVEL)
-        ax.text(-0.15, 0.515, "chance", size=17, color=QUIET)
+        ax.text(-0.15, 0.43, "chance", size=19, color=QUIET)
         ax.set_xticks(range(4), DEPTHS)
         ax.set(xlim=(-0.2, 3.1), ylim=(0.3, 1.05), yticks=[0.5, 0.75, 1])
-        set_type(ax, 18)
+        set_type(ax, 19)
         ax.set_title(title, size=23)
         ax.grid(visible=False)
     rows = {name: [learned(value, 0, 1) for value in values] for name, values in found.items()}
@@ -192,15 +195,15 @@ def steered(
     distance, the largest change along each direction of several kinds.
     """
     title = "A push along the direction of the receiver changes the answer"
-    with drawing(12.4, 5.4) as figure:
+    with drawing(11.4, 5.3) as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
         for i, (name, curve) in enumerate(curves.items()):
             left.plot(strengths, curve, "-o", color=SERIES[i], markersize=8, lw=3)
-            style = {"size": 17, "color": SERIES[i], "weight": "bold", "va": "center"}
+            style = {"size": 19, "color": SERIES[i], "weight": "bold", "va": "center"}
             x, y, side, letters = LABELS[i]
             left.text(x, y, textwrap.fill(name, letters), ha=side, **style)
         left.set(ylim=(-0.16, 1.12), yticks=[0, 0.5, 1])
-        left.set_xlabel("push, in distances of the means")
+        left.set_xlabel("push, in distances")
         left.set_ylabel("probability of Mia")
         for row, values in enumerate(changes.values()):
             noise = torch.rand(len(values), generator=Generator().manual_seed(row)) - 0.5
@@ -211,10 +214,10 @@ def steered(
             right.plot(values, height, "o", color=color, markeredgewidth=0, ls="none", **style)
         right.set_yticks(range(len(changes)), list(changes))
         right.set(xlim=(-0.02, 0.6), ylim=(len(changes) - 0.5, -0.5), xticks=[0, 0.25, 0.5])
-        right.set_xlabel("change by half the distance")
+        right.set_xlabel("change by half a distance")
         right.set_ylabel(" ")
         for ax in (left, right):
-            set_type(ax, 17)
+            set_type(ax, 19)
             ax.grid(visible=False)
         right.tick_params(axis="y", length=0)
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=22)
@@ -250,7 +253,8 @@ def marks(found: Mapping[str, Tensor]) -> None:
             ax.set_title(name, size=TYPE, weight="normal")
             ax.set_ylabel(" ")
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=23)
-        figure.supxlabel("head", size=1, color="white")
+        panels[0].set_xlabel("head")
+        panels[0].xaxis.label.set_visible(False)
     table: dict[str, list[Any]] = {"model": [], "head": [], "giver": []}
     for name, values in found.items():
         for layer, row in enumerate(values.tolist()):
