@@ -29,27 +29,32 @@ STEPS_PER_LINE = 200
 
 
 def main() -> None:
-    """Train, measure and write."""
+    """Train, measure and write what ships."""
+    make(FOLDER, RECIPE, N_STORIES)
+
+
+def make(folder: Path, recipe: TrainConfig, n_stories: int) -> None:
+    """Train a model on so many stories, measure it and write it to a folder."""
     lines: list[str] = []
 
     def tell(line: str) -> None:
         print(line, flush=True)
         lines.append(line)
 
-    tell(f"{N_STORIES:,} stories of seed 0; {RECIPE}")
-    text = "\n" + storyworld.corpus(N_STORIES, seed=0)
+    tell(f"{n_stories:,} stories of seed 0; {recipe}")
+    text = "\n" + storyworld.corpus(n_stories, seed=0)
     tokenizer = WordTokenizer(text)
     ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
     starts = (ids == line_end(tokenizer)).nonzero()[:, 0]
-    torch.manual_seed(RECIPE.seed)
+    torch.manual_seed(recipe.seed)
     model = TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, **SIZES))
     tell(f"{model.config}")
-    generator = torch.Generator().manual_seed(RECIPE.seed)
+    generator = torch.Generator().manual_seed(recipe.seed)
     held_out = [storyworld.story(generator) for _ in range(N_HELD_OUT)]
-    batches = RandomWindows(ids, RECIPE.batch_size, RECIPE.seq_len, RECIPE.seed, starts=starts)
+    batches = RandomWindows(ids, recipe.batch_size, recipe.seq_len, recipe.seed, starts=starts)
     started = time.perf_counter()
-    for step in train(model, build_optimizer(model, RECIPE), batches, RECIPE):
-        if step.step % STEPS_PER_LINE == 0 or step.step == RECIPE.total_steps:
+    for step in train(model, build_optimizer(model, recipe), batches, recipe):
+        if step.step % STEPS_PER_LINE == 0 or step.step == recipe.total_steps:
             above = gaps(model, tokenizer, held_out[:100])["all"].nats
             tell(
                 f"update {step.step:>6}  loss {step.loss:.4f}  {above:.4f} nats per token above "
@@ -57,9 +62,9 @@ def main() -> None:
             )
     print(f"{time.perf_counter() - started:.0f} s")
     measure(model, tokenizer, held_out, tell)
-    extra = {"train": RECIPE.to_dict(), "n_stories": N_STORIES}
-    checkpoint.save(FOLDER, model, step=RECIPE.total_steps, tokenizer=tokenizer, extra=extra)
-    (FOLDER / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    extra = {"train": recipe.to_dict(), "n_stories": n_stories}
+    checkpoint.save(folder, model, step=recipe.total_steps, tokenizer=tokenizer, extra=extra)
+    (folder / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def measure(model: TransformerLM, tokenizer: WordTokenizer, stories: list, tell) -> None:

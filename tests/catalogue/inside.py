@@ -6,77 +6,6 @@ import torch.nn.functional as F
 from catalogue import named
 
 
-def lens_by_torch(stream, gain, head_weight, eps):
-    return F.softmax(F.linear(F.rms_norm(stream, gain.shape, gain, eps), head_weight), -1)
-
-
-def lens_by_rsqrt(stream, gain, head_weight, eps):
-    x = stream * torch.rsqrt(stream.square().mean(dim=-1, keepdim=True) + eps)
-    logits = torch.einsum("...c,c,vc->...v", x, gain, head_weight)
-    e = (logits - logits.amax(-1, keepdim=True)).exp()
-    return e / e.sum(-1, keepdim=True)
-
-
-def lens_gain_in_head(stream, gain, head_weight, eps):
-    C = stream.size(-1)
-    size = torch.sqrt((stream * stream).sum(-1, keepdim=True) / C + eps)
-    return torch.exp(torch.log_softmax((stream / size) @ (head_weight * gain).transpose(0, 1), dim=-1))
-
-
-def lens_vector_by_vector(stream, gain, head_weight, eps):
-    rows = []
-    for x in stream.reshape(-1, stream.shape[-1]):
-        rows.append((head_weight @ (x / (x.pow(2).mean() + eps) ** 0.5 * gain)).softmax(0))
-    return torch.stack(rows).reshape(*stream.shape[:-1], -1)
-
-
-@torch.no_grad()
-def lens_without_grad(stream, gain, head_weight, eps):
-    return _lens(stream, gain, head_weight, eps)
-
-
-def lens_of_what_is_detached(stream, gain, head_weight, eps):
-    x = stream.detach().view(-1, len(gain))
-    x = gain.detach() * x / torch.sqrt(torch.mean(x**2, 1, True) + eps)
-    return torch.softmax(x @ head_weight.detach().t(), 1).view(*stream.shape[:-1], -1)
-
-
-def _lens(stream, gain, head_weight, eps, norm=True, soft=True):
-    if norm:
-        stream = stream / (stream.pow(2).mean(-1, keepdim=True) + eps).sqrt() * gain
-    logits = stream @ head_weight.T
-    return logits.softmax(-1) if soft else logits
-
-
-def lens_layer_norm(stream, gain, head_weight, eps):
-    return (F.layer_norm(stream, gain.shape, gain, None, eps) @ head_weight.T).softmax(-1)
-
-
-def lens_over_texts(stream, gain, head_weight, eps):
-    return _lens(stream, gain, head_weight, eps, soft=False).softmax(0)
-
-
-def lens_over_positions(stream, gain, head_weight, eps):
-    logits = _lens(stream, gain, head_weight, eps, soft=False)
-    return logits.softmax(-2 if logits.ndim > 1 else -1)
-
-
-def lens_dim_1(stream, gain, head_weight, eps):
-    return _lens(stream, gain, head_weight, eps, soft=False).softmax(min(1, stream.ndim - 1))
-
-
-def lens_last_only(stream, gain, head_weight, eps):
-    return _lens(stream[..., -1, :] if stream.ndim > 1 else stream, gain, head_weight, eps)
-
-
-def lens_untransposed(stream, gain, head_weight, eps):
-    return ((stream / (stream.pow(2).mean(-1, keepdim=True) + eps).sqrt() * gain) @ head_weight).softmax(-1)
-
-
-def lens_eps_on_root(stream, gain, head_weight, eps):
-    return ((stream / (stream.pow(2).mean(-1, keepdim=True).sqrt() + eps) * gain) @ head_weight.T).softmax(-1)
-
-
 def patch_by_where(stream, other, at):
     here = torch.arange(stream.shape[1]) == at[:, None]
     return torch.where(here.unsqueeze(-1), other, stream)
@@ -181,109 +110,6 @@ def patch_zero(stream, other, at):
     out = stream.clone()
     out[torch.arange(len(at)), at] = 0.0
     return out
-
-
-def ablate_by_view(mixed, head, n_heads):
-    heads = mixed.unflatten(-1, (n_heads, -1)).clone()
-    heads[..., head, :] = heads[..., head, :].mean(dim=(0, 1))
-    return heads.flatten(-2)
-
-
-def ablate_by_cat(mixed, head, n_heads):
-    pieces = list(mixed.chunk(n_heads, dim=-1))
-    pieces[head] = pieces[head].mean((0, 1), keepdim=True).expand_as(pieces[head])
-    return torch.cat(pieces, dim=-1)
-
-
-def ablate_by_mask(mixed, head, n_heads):
-    d = mixed.shape[-1] // n_heads
-    own = torch.arange(mixed.shape[-1]) // d == head
-    return torch.where(own, mixed.flatten(0, 1).mean(0), mixed)
-
-
-def ablate_by_columns(mixed, head, n_heads):
-    D = mixed.size(2) // n_heads
-    out = [mixed[..., c] for c in range(mixed.size(2))]
-    for c in range(head * D, head * D + D):
-        out[c] = torch.ones_like(out[c]) * (out[c].sum() / out[c].numel())
-    return torch.stack(out, -1)
-
-
-@torch.no_grad()
-def ablate_without_grad(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.mean((0, 1)))
-
-
-def ablate_with_a_detached_mean(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.detach().mean(dim=0).mean(dim=0))
-
-
-def _ablate(mixed, head, n_heads, mean, d=None, start=None):
-    d = d or mixed.shape[-1] // n_heads
-    start = head * d if start is None else start
-    out = mixed.clone()
-    out[..., start : start + d] = mean(mixed[..., start : start + d])
-    return out
-
-
-def ablate_zero(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: 0.0)
-
-
-def ablate_over_texts(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.mean(0))
-
-
-def ablate_over_time(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.mean(1, keepdim=True))
-
-
-def ablate_over_features(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.mean(-1, keepdim=True))
-
-
-def ablate_scalar(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.mean())
-
-
-def ablate_first_of_each_text(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x[:, :1])
-
-
-def ablate_first_of_all(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x[0, 0])
-
-
-def ablate_all(mixed, head, n_heads):
-    return mixed.mean((0, 1)).expand_as(mixed).clone()
-
-
-def ablate_size(mixed, head, n_heads):
-    return _ablate(mixed, head, n_heads, lambda x: x.mean((0, 1)), d=n_heads)
-
-
-def ablate_inplace(mixed, head, n_heads):
-    d = mixed.shape[-1] // n_heads
-    mixed[..., head * d : (head + 1) * d] = mixed[..., head * d : (head + 1) * d].mean((0, 1)).detach()
-    return mixed
-
-
-def ablate_strided(mixed, head, n_heads):
-    out = mixed.clone()
-    out[..., head::n_heads] = mixed[..., head::n_heads].mean((0, 1))
-    return out
-
-
-def ablate_others(mixed, head, n_heads):
-    d = mixed.shape[-1] // n_heads
-    out = mixed.mean((0, 1)).expand_as(mixed).clone()
-    out[..., head * d : (head + 1) * d] = mixed[..., head * d : (head + 1) * d]
-    return out
-
-
-def ablate_only_head(mixed, head, n_heads):
-    d = mixed.shape[-1] // n_heads
-    return mixed[..., head * d : (head + 1) * d].mean((0, 1))
 
 
 def probe_by_autograd(w, b, x, y, lr):
@@ -397,42 +223,20 @@ def probe_swapped(w, b, x, y, lr):
 
 
 RIGHT = {
-    "logit_lens": named(
-        lens_by_torch, lens_by_rsqrt, lens_gain_in_head, lens_vector_by_vector, lens_without_grad,
-        lens_of_what_is_detached,
-    ),
     "patch": named(
         patch_by_where, patch_by_loop, patch_by_scatter, patch_by_one_hot, patch_by_tolist,
         patch_from_a_detached_run, patch_without_grad,
-    ),
-    "ablate_head": named(
-        ablate_by_view, ablate_by_cat, ablate_by_mask, ablate_by_columns, ablate_without_grad,
-        ablate_with_a_detached_mean,
     ),
     "probe_step": named(
         probe_by_autograd, probe_by_exp, probe_by_loop, probe_by_einsum, probe_without_grad,
     ),
 }  # fmt: skip
 WRONG = {
-    "logit_lens": named(
-        lens_layer_norm, lens_over_texts, lens_dim_1, lens_last_only, lens_untransposed, lens_eps_on_root,
-        lens_over_positions,
-        lens_no_norm=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps, norm=False),
-        lens_logits=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps, soft=False),
-        lens_no_gain=lambda stream, gain, head_weight, eps: _lens(stream, torch.ones_like(gain), head_weight, eps),
-        lens_ids=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps).argmax(-1),
-    ),
     "patch": named(
         patch_no_copy, patch_all_pairs, patch_wrong_way, patch_suffix, patch_features, patch_first_at, patch_adds,
         patch_lost, patch_zero, patch_texts_at,
         patch_returns_vectors=lambda stream, other, at: other[torch.arange(len(at)), at],
         patch_everything=lambda stream, other, at: other.clone(),
-    ),
-    "ablate_head": named(
-        ablate_zero, ablate_over_texts, ablate_over_time, ablate_over_features, ablate_scalar, ablate_size,
-        ablate_inplace, ablate_strided, ablate_others, ablate_only_head, ablate_first_of_each_text,
-        ablate_first_of_all, ablate_all,
-        ablate_from_1=lambda mixed, head, n_heads: _ablate(mixed, max(head - 1, 0), n_heads, lambda x: x.mean((0, 1))),
     ),
     "probe_step": named(
         probe_sum, probe_ascent, probe_linear, probe_signed, probe_hard, probe_no_bias, probe_gradients, probe_mse,

@@ -72,10 +72,7 @@ TERMS = {
         "scaling law, irreducible, critical batch size, data-parallel, all-reduce, rank, shard, "
         "tensor parallelism, pipeline parallelism, IsoFLOP, activation recompute"
     ),
-    "16": (
-        "shortcut, probe, control task, selectivity, direct logit attribution, hydra effect, "
-        "positive control"
-    ),
+    "16": ("shortcut, activation patching, probe, control task, superposition, sparse autoencoder"),
     "17": (
         "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, "
         "reward hacking, penalty, best of n, pass@k, RLHF, reward model, DPO"

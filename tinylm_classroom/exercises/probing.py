@@ -103,7 +103,7 @@ PROBE_STEP = Exercise(
     name="probe_step",
     lesson="16",
     reference=probe_step,
-    order=3,
+    order=2,
     probes=(
         Probe("w and b take a step down the gradient", lambda g: _by_hand()),
         Probe(

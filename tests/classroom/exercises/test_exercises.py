@@ -24,7 +24,7 @@ UNNAMED = {
     "attention-hard", "linear-only_one_row", "linear-numpy", "linear-abs", "embedding-one_short",
     "tied_logits-with_a_bias", "rotate-added",
     "top_p_probs-topp_gathered_back", "beam_search-beam_never_pruned_together", "group_advantages-group_ranks",
-    "logit_lens-lens_dim_1", "patch-patch_features",
+    "patch-patch_features",
     "lora_linear-lora_viewed_not_turned", "merged_weight-merged_as_a_mixture",
 }  # fmt: skip
 
