@@ -78,6 +78,7 @@ PLACES = {
         "with_rule",
         "written",
         "zeros_of_two_dropouts",
+    ),
     "experiments.training": (
         "MISTAKES",
         "Predictors",
