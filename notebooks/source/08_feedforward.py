@@ -25,7 +25,7 @@
 # **Tried.** Ten sets of 60 stories: at *the* after *In* unit 34 has a mean activation of 8.0 to 9.6, at *the* after another word at most 0.3, at another word at most 3.5. Reordered positions: exact, in all three layers.
 
 # %% [markdown]
-# ## 1. In the \_\_\_, by the \_\_\_
+# ## 1. In the ..., by the ...
 # > There she met Felix, a singer with a yellow lantern. **In the** \_\_\_
 #
 # In the stories of our model only *end* or *light* can come next. **Your task:** exchange *In* for *By*. Which words come now?
