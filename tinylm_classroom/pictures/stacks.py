@@ -3,6 +3,7 @@ gets lost on the way forward and back, and what each part adds to the stream.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -17,6 +18,8 @@ from .lettering import LEVEL, hide_axes, set_type, side_by_side
 
 TYPE = 20
 ADDED, REPLACED = SERIES[:2]
+JOINED = {"add": "added", "replace": "replaced"}  # as a recorded run says it, and as a picture does
+COLORS = {"added": ADDED, "replaced": REPLACED}
 STREAM, NORM, ATTENTION, FFN = (
     PART_COLORS[name].light for name in ("stream", "norms", "attention", "feed-forward")
 )
@@ -59,7 +62,8 @@ def _steps(kind: str) -> list[str]:
         "post-norm": ("{}", "+", "norm"),
     }
     half = halves.get(kind, ("norm", "{}", "+"))
-    return [step.format(part) for part in ("attention", "feed-forward") for step in half]
+    both = product(("attention", "feed-forward"), half)
+    return [step.format(part) for part, step in both]
 
 
 def _block(ax: Axes, kind: str, floor: float) -> None:
@@ -271,53 +275,16 @@ def holds(
     title = "With the plus sign, steps may be much longer"
     with drawing(12.4, 6.2) as figure:
         left, right = figure.subplots(1, 2)
-        for (join, ffn), each in cosines.items():
-            style = {"linestyle": "-" if ffn == "SwiGLU" else (0, (2, 1)), "linewidth": 3}
-            color = ADDED if join == "added" else REPLACED
-            left.plot(steps, each.mean(0), color=color, label=f"{ffn}, {join}", **style)
-            for row in each:
-                left.plot(steps, row, "o", color=color, markersize=6)
-        left.axhline(0.5, **LEVEL)
-        left.legend(frameon=False, fontsize=20, loc="upper right", handlelength=1.8)
-        left.set(ylim=(-0.25, 2.05), yticks=[0, 0.5, 1])
-        left.set_title("Does the gradient still hold?", size=TYPE, weight="normal", loc="center")
-        left.set_ylabel("cosine, before and after")
-        left.set_xlabel("length of one step")
-        places: dict[str, list[tuple[float, float]]] = {}
-        for run in rates:
-            mean = sum(run["losses"]) / len(run["losses"])
-            places.setdefault(run["join"], []).append((run["rate"], mean))
-            color = ADDED if run["join"] == "add" else REPLACED
-            x = [run["rate"]] * len(run["losses"])
-            right.plot(x, run["losses"], "o", color=color, markersize=9)
-        for join, each in places.items():
-            x, y = zip(*each, strict=True)
-            color = ADDED if join == "add" else REPLACED
-            right.plot(x, y, color=color, linestyle="-", linewidth=2.5, alpha=0.7)
-        right.axhline(counting_only, **LEVEL)
-        says = {"size": 20, "ha": "right", "va": "top", "color": QUIET}
-        right.text(0.12, counting_only - 0.09, "word frequencies", **says)
-        right.text(0.0045, 4.3, "replaced", color=REPLACED, size=TYPE, weight="bold")
-        right.text(0.0045, 2.42, "added", color=ADDED, size=TYPE, weight="bold")
-        right.set_title("Which learning rates learn?", size=TYPE, weight="normal", loc="center")
-        right.set_ylabel("loss after 60 updates")
-        right.set_xlabel("learning rate")
-        right.set(ylim=(2.3, 5.6), yticks=[3, 4, 5])
-        figure.suptitle(title, x=0.012, ha="left", weight="bold", size=23)
         for ax in (left, right):
             ax.set_xscale("log")
             ax.minorticks_off()
-            set_type(ax, 20)
-        marks = {1e-5: "0.00001", 1e-4: " ", 1e-3: "0.001", 1e-2: "0.01"}
-        left.set_xticks(list(marks), list(marks.values()))
-        right.set_xticks([1e-3, 1e-2, 1e-1], ["0.001", "0.01", "0.1"])
+        _cosines(left, steps, cosines)
+        best = _rates(right, rates, counting_only)
+        figure.suptitle(title, x=0.012, ha="left", weight="bold", size=23)
     table: dict[str, list] = {"step": [f"{step:g}" for step in steps]}
     for (join, ffn), each in cosines.items():
         table[f"cosine, {ffn}, {join}"] = [learned(x, -1, 1.01) for x in each.mean(0).tolist()]
-    told = "; ".join(
-        f"{'added' if join == 'add' else 'replaced'} best at {min(each, key=lambda at: at[1])[0]:g}"
-        for join, each in places.items()
-    )
+    told = "; ".join(f"{name} best at {rate:g}" for name, rate in best.items())
     display(
         figure,
         alt=(
@@ -333,6 +300,48 @@ def holds(
         ),
         table=table,
     )
+
+
+def _cosines(ax: Axes, steps: Sequence[float], cosines: Mapping[tuple[str, str], Tensor]) -> None:
+    """The cosine after each step: a line for each kind of model, a dot for each seed."""
+    dashes = {"SwiGLU": "-", "GELU": (0, (2, 1))}
+    for (join, ffn), each in cosines.items():
+        style = {"color": COLORS[join], "linestyle": dashes[ffn], "linewidth": 3}
+        ax.plot(steps, each.mean(0), label=f"{ffn}, {join}", **style)
+        for row in each:
+            ax.plot(steps, row, "o", color=COLORS[join], markersize=6)
+    ax.axhline(0.5, **LEVEL)
+    ax.legend(frameon=False, fontsize=TYPE, loc="upper right", handlelength=1.8)
+    ax.set(ylim=(-0.25, 2.05), yticks=[0, 0.5, 1])
+    ax.set_title("Does the gradient still hold?", size=TYPE, weight="normal", loc="center")
+    ax.set(xlabel="length of one step", ylabel="cosine, before and after")
+    set_type(ax, TYPE)
+    marks = {1e-5: "0.00001", 1e-4: " ", 1e-3: "0.001", 1e-2: "0.01"}
+    ax.set_xticks(list(marks), list(marks.values()))
+
+
+def _rates(ax: Axes, rates: Sequence[Mapping[str, Any]], counting_only: float) -> dict[str, float]:
+    """The loss at each learning rate, a dot for each run. Returns the best rate of each join."""
+    means: dict[str, dict[float, float]] = {}
+    for run in rates:
+        name = JOINED[run["join"]]
+        losses = run["losses"]
+        means.setdefault(name, {})[run["rate"]] = sum(losses) / len(losses)
+        ax.plot([run["rate"]] * len(losses), losses, "o", color=COLORS[name], markersize=9)
+    for name, each in means.items():
+        style = {"color": COLORS[name], "linestyle": "-", "linewidth": 2.5, "alpha": 0.7}
+        ax.plot(list(each), list(each.values()), **style)
+    ax.axhline(counting_only, **LEVEL)
+    says = {"size": TYPE, "ha": "right", "va": "top", "color": QUIET}
+    ax.text(0.12, counting_only - 0.09, "word frequencies", **says)
+    for name, height in (("replaced", 4.3), ("added", 2.42)):
+        ax.text(0.0045, height, name, color=COLORS[name], size=TYPE, weight="bold")
+    ax.set_title("Which learning rates learn?", size=TYPE, weight="normal", loc="center")
+    ax.set(xlabel="learning rate", ylabel="loss after 60 updates")
+    ax.set(ylim=(2.3, 5.6), yticks=[3, 4, 5])
+    set_type(ax, TYPE)
+    ax.set_xticks([1e-3, 1e-2, 1e-1], ["0.001", "0.01", "0.1"])
+    return {name: min(each, key=each.__getitem__) for name, each in means.items()}
 
 
 def _further(steps: Sequence[float], cosines: Mapping[tuple[str, str], Tensor], ffn: str) -> str:

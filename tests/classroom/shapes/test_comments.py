@@ -397,6 +397,22 @@ def exercise_clinic(lib: ModuleType) -> None:
             case.ill(torch.randn(B, T, V), torch.randint(V, (B, T)))
 
 
+def exercise_stacks(model: nn.Module, tokenizer: object) -> None:
+    """Small stacks of blocks that read, learn, take a step and grow, and the shipped model without its parts."""
+    stacks = course_room("experiments.stacks")
+    small = stacks.untrained(V, 2, seed=3)
+    read = stacks.reading(small, stacks.add, alone=True)
+    tokens = torch.arange(60) % V
+    stacks.counting_only(tokens)
+    stacks.train(small, read, tokens, updates=1)
+    stacks.block_gradients(small, stacks.replace)
+    stacks.growth(V, seed=3)
+    ids = stacks.new_stories(tokenizer, 3, n=2, length=9)
+    stacks.loss_after(model, ids, stacks.changed_sum)
+    stacks.loss_with_block(model, ids, stacks.pre_norm)
+    stacks.told_apart(model, tokenizer, 3, n=1)
+
+
 def exercise_experiments(lib: ModuleType) -> None:
     """The shipped model in the lessons' experiments, and the pictures that compute."""
     shipped = room(lib, "pretrained").load_pretrained("storyworld")
@@ -435,6 +451,7 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("pictures.linear").in_plane(table, torch.arange(len(table)) < 9)
     course_room("pictures.normalization").spheres(lambda x: x / x.square().mean(-1, keepdim=True).sqrt())
     course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
+    exercise_stacks(model, tokenizer)
     reader = course_room("exercises.cache").Reader(torch.Generator().manual_seed(3), V)
     reader(torch.randint(V, (B, T)), {}, torch.arange(T))
 
