@@ -65,14 +65,14 @@ changed = word_losses(trained, other_story)[at_the_end : at_the_end + 4]
 
 # %% tags=["source-hidden"] deck="Another quotation comes first. What is the loss of the old one at the end?"
 predict(
-    "The trained model reads the story again, but now somebody first says *Quiet birds sleep outside*. At the end Ivan still thinks *Busy trees listen indoors*. What is the mean loss of these four words now?",
+    "Now David first whispers *Quiet birds sleep outside*. At the end Ivan still thinks *Busy trees listen indoors*. What is the trained model's mean loss on these four words?",
     key=lambda: "above 8 nats" if changed.mean() > 8 else "near 0, it knows the phrase",
     choices={
         "near 0, it knows the phrase": "The weights do not change while the model reads. What did it read in this story?",
         "about 3, as the first time": "That is the loss of a guess among some words. Is the model guessing here?",
         "above 8 nats": "",
     },
-    because="The model is sure that the quotation is repeated, and being sure of the wrong word has a higher loss than a guess.",
+    because="The model is sure that the first quotation comes again, and sure and wrong has a higher loss than a guess.",
 )
 
 # %% deck="Sure and wrong has a higher loss than a guess"
@@ -384,10 +384,11 @@ def moved(gradients):
     return -weight.item()
 
 
-noise = torch.randn(100, generator=torch.Generator().manual_seed(2))  # (100)
+spread = 1.0  # try 0.1 and 10.0
+noise = spread * torch.randn(100, generator=torch.Generator().manual_seed(2))  # (100)
 print(f"always 1: {moved(torch.ones(100)):.2f}")
 print(f"always 0.000001: {moved(torch.full((100,), 1e-6)):.2f}")
-print(f"0.1 with noise of size 1: {moved(0.1 + noise):.2f}")
+print(f"0.1 with noise of size {spread}: {moved(0.1 + noise):.2f}")
 
 # %% tags=["source-hidden"] evidence="small-gradients" tried="seeds"
 # Checked: with other noise a weight moves less than half as far in the mean.
