@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from tinylm_lib.model import TransformerLM
@@ -121,21 +122,7 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
     with drawing(11.4, 5.75) as figure:
         sizes = [2.4, 0.33 * len(others), 1.9]
         top, strips, told = figure.subplots(3, 1, height_ratios=sizes)
-        widest: dict[str, float] = {}
-        for name, start, stop in bands(run):
-            left = start if start > 1 else BEGIN
-            top.axvspan(left, stop, color=COLORS[name], alpha=0.22, linewidth=0)
-            widest[name] = max(widest.get(name, 1), stop / left)
-        for name, start, stop in bands(run):
-            left = start if start > 1 else BEGIN
-            if stop / left < widest[name]:
-                continue
-            is_last = stop == end
-            label = name.replace("the ", "the\n", 1).replace("\nwhole ", " whole\n")
-            label = label.replace("the\ntoken ", "the token\n")
-            style = {"size": TYPE, "weight": "bold", "color": COLORS[name], "va": "top"}
-            at = 0.97 * end if is_last else math.sqrt(left * stop)
-            top.text(at, 9.6, label, ha="right" if is_last else "center", **style)
+        _draw_bands(top, run)
         steps = range(1, end + 1)
         top.plot(steps, run.losses, color=INK, linestyle="-", linewidth=2.6)
         for value in (math.log(n_tokens), *levels):
@@ -143,8 +130,7 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
         top.set(ylim=(0, 9.8), yticks=[0, 2, 4, 6], title=title)
         top.set(xlabel=" ", ylabel="loss in nats")
         for line, seed in enumerate(others):
-            for name, start, stop in bands(runs[seed]):
-                left = start if start > 1 else BEGIN
+            for name, left, stop in _drawn(runs[seed]):
                 box = (left, line - 0.36), stop - left, 0.72
                 strips.add_patch(Rectangle(*box, fc=COLORS[name], alpha=0.45, linewidth=0))
         strips.set_yticks(range(len(others)), [f"run {n}" for n in range(2, 2 + len(others))])
@@ -162,13 +148,7 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
         strips.spines[["left", "bottom"]].set_visible(False)
         strips.tick_params(length=0)
         top.title.set_size(22)
-        for line, (step, text) in enumerate(run.samples.items()):
-            said = textwrap.shorten(text, SAMPLE, placeholder=" ...").replace("$", r"\$")
-            told.text(0, line, f"after {step}", size=TYPE, va="center", color=QUIET)
-            style = {"size": TYPE, "family": "monospace", "color": INK}
-            told.text(0.15, line, said, va="center", in_layout=False, **style)
-        told.set(xlim=(0, 1), ylim=(len(run.samples) - 0.4, -0.6))
-        hide_axes(told)
+        _draw_samples(told, run)
     noted = [step for step in (1, 3, 6, 10, 16, 24, 40, 60, 100, 160, end) if step in run.distances]
     table: dict[str, list[Any]] = {"update": noted}
     for name in COLORS:
@@ -183,6 +163,38 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
         ),
         table=table,
     )
+
+
+def _drawn(run: Watched) -> list[tuple[str, float, float]]:
+    """The bands of a run; the first one begins where the axis does."""
+    return [(name, start if start > 1 else BEGIN, stop) for name, start, stop in bands(run)]
+
+
+def _draw_bands(ax: Axes, run: Watched) -> None:
+    """A ground for each band, and the name of each predictor in its widest one."""
+    widest: dict[str, float] = {}
+    for name, left, stop in _drawn(run):
+        ax.axvspan(left, stop, color=COLORS[name], alpha=0.22, linewidth=0)
+        widest[name] = max(widest.get(name, 1), stop / left)
+    end = len(run.losses)
+    for name, left, stop in _drawn(run):
+        if stop / left < widest[name]:
+            continue
+        label = name.replace("the token ", "the token\n").replace("the whole ", "the whole\n")
+        style = {"size": TYPE, "weight": "bold", "color": COLORS[name], "va": "top"}
+        at = 0.97 * end if stop == end else math.sqrt(left * stop)
+        ax.text(at, 9.6, label, ha="right" if stop == end else "center", **style)
+
+
+def _draw_samples(ax: Axes, run: Watched) -> None:
+    """What a run wrote, a line for each sample."""
+    for line, (step, text) in enumerate(run.samples.items()):
+        said = textwrap.shorten(text, SAMPLE, placeholder=" ...").replace("$", r"\$")
+        ax.text(0, line, f"after {step}", size=TYPE, va="center", color=QUIET)
+        style = {"size": TYPE, "family": "monospace", "color": INK}
+        ax.text(0.15, line, said, va="center", in_layout=False, **style)
+    ax.set(xlim=(0, 1), ylim=(len(run.samples) - 0.4, -0.6))
+    hide_axes(ax)
 
 
 def rates(found: Mapping[int, Mapping[float, Sequence[float]]]) -> None:
