@@ -65,14 +65,14 @@ changed = word_losses(trained, other_story)[at_the_end : at_the_end + 4]
 
 # %% tags=["source-hidden"] deck="Another quotation comes first. What is the loss of the old one at the end?"
 predict(
-    "The trained model reads the story again, but now somebody first says *Quiet birds sleep outside*. At the end Ivan still thinks *Busy trees listen indoors*. What is the mean loss of these four words now?",
+    "Now David first whispers *Quiet birds sleep outside*. At the end Ivan still thinks *Busy trees listen indoors*. What is the trained model's mean loss on these four words?",
     key=lambda: "above 8 nats" if changed.mean() > 8 else "near 0, it knows the phrase",
     choices={
         "near 0, it knows the phrase": "The weights do not change while the model reads. What did it read in this story?",
         "about 3, as the first time": "That is the loss of a guess among some words. Is the model guessing here?",
         "above 8 nats": "",
     },
-    because="The model is sure that the quotation is repeated, and being sure of the wrong word has a higher loss than a guess.",
+    because="The model is sure that the first quotation comes again, and sure and wrong has a higher loss than a guess.",
 )
 
 # %% deck="Sure and wrong has a higher loss than a guess"
@@ -384,10 +384,11 @@ def moved(gradients):
     return -weight.item()
 
 
-noise = torch.randn(100, generator=torch.Generator().manual_seed(2))  # (100)
+spread = 1.0  # try 0.1 and 10.0
+noise = spread * torch.randn(100, generator=torch.Generator().manual_seed(2))  # (100)
 print(f"always 1: {moved(torch.ones(100)):.2f}")
 print(f"always 0.000001: {moved(torch.full((100,), 1e-6)):.2f}")
-print(f"0.1 with noise of size 1: {moved(0.1 + noise):.2f}")
+print(f"0.1 with noise of size {spread}: {moved(0.1 + noise):.2f}")
 
 # %% tags=["source-hidden"] evidence="small-gradients" tried="seeds"
 # Checked: with other noise a weight moves less than half as far in the mean.
@@ -490,7 +491,7 @@ for run in runs.values():
     assert order[-3:] == ["frequencies", "the token before", "the whole story"] and run.alike[2] > 0.6
 for seed in SEEDS:
     model = fresh(seed)
-    small_steps = predictors.follow(model, training_loop(model, windows(seed), 0.001, 60))
+    small_steps = predictors.follow(model, training_loop(model, windows(seed), 0.001, 30))
     assert "frequencies" not in {name for name, *_ in bands(small_steps)} and small_steps.alike[2] < 0.6
 
 # %% tags=["source-hidden"] evidence="same-loop" tried="seeds"
@@ -671,12 +672,9 @@ assert orders == [True, False, False]
 # | rate 1.0 | `lr=1.0` instead of `lr=0.01` |
 
 # %% tags=["source-hidden"] deck="Which mistake has the lowest training loss after 60 updates?"
-from tinylm_classroom import MISTAKES, broken_run
-
-seen = {how: broken_run(how, tokenizer, train_ids, new_ids) for how in MISTAKES}
 predict(
     "60 updates with each mistake. Which one has the lowest training loss?",
-    key=lambda: min(seen, key=lambda how: seen[how]["last"]),
+    key=lambda: min(recorded["mistakes"], key=lambda how: recorded["mistakes"][how][0]["last"]),
     choices={
         "no causal mask": "It has to find the answer in what it reads; in 60 updates it only began.",
         "not shifted": "",
@@ -687,18 +685,26 @@ predict(
 )
 
 # %% tags=["source-hidden"] deck="New stories and samples show what the training loss hides"
-found = {how: [seen[how], *recorded["mistakes"][how][1:]] for how in MISTAKES}
-figures.mistakes(found, levels, tokenizer.vocab_size)
+figures.mistakes(recorded["mistakes"], levels, tokenizer.vocab_size)
+
+# %%
+from tinylm_classroom import broken_run
+
+how = "no causal mask"  # try "shifted twice" and "softmax in the model"
+broken = broken_run(how, tokenizer, train_ids, new_ids)
+print(f"{how}: training loss {learned(broken['last'], 0, 99)},", end=" ")
+print(f"new stories {learned(broken['new'], 0, 99)}")
 
 # %% tags=["source-hidden"] evidence="mistakes" tried="seeds"
-# Checked in every run: what the text below says of each mistake.
-for how, run in ((how, run) for how, each in found.items() for run in each):
+# Checked in every run: what the text below says of each mistake; our run is the recorded one.
+again = [(how, broken), *((how, run) for how, each in recorded["mistakes"].items() for run in each)]
+for name, run in again:
     last, new = run["last"], run["new"]
     assert {
         "not shifted": last < 0.3 and new > 7, "shifted twice": 1.8 < last < 3 and new > 6,
         "another text's targets": abs(last - levels.unigram) < 0.2, "no causal mask": last < 2.3 > new,
         "softmax in the model": last > 5.5, "nothing wrong": last < 2.3 and abs(new - last) < 0.4,
-    }.get(how, last > 3.5)  # fmt: skip
+    }.get(name, last > 3.5)  # fmt: skip
 
 # %% [markdown]
 # - **Not shifted.** Far below the floor: impossible without a mistake or a leak. The model repeats what it read last.

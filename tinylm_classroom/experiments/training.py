@@ -157,7 +157,7 @@ def written(
     ids = torch.tensor([tokenizer.encode(prompt)])  # (1, T)
     generator = torch.Generator().manual_seed(1)
     new = generate(model, ids, n, temperature=heat, generator=generator)  # (1, T + n)
-    text = tokenizer.decode(new[0].tolist()).strip("\n")
+    text = tokenizer.decode(new[0].tolist()).removeprefix("\n")
     return " ".join(text.replace("\n", " \N{DOWNWARDS ARROW WITH CORNER LEFTWARDS} ").split())
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from tinylm_lib.model import TransformerLM
@@ -21,6 +22,7 @@ from ..experiments.training import SKILLS, Watched, bands, height
 from .lettering import LEVEL, hide_axes, set_type, side_by_side
 from .story import places
 
+FIRST_LINES = 2  # of a story that are enough to see that all of it is dark
 MOST = 6.0  # nats of the darkest word
 TYPE = 19
 LETTER = {"family": "monospace", "va": "center_baseline"}
@@ -31,13 +33,16 @@ COLORS = dict(
         strict=True,
     )
 )
-SAMPLE = 60  # characters of a sample
+SAMPLE = 54  # characters of a sample
+SHORT = 29  # and of one next to dots
 BEGIN = 0.55  # of the logarithmic axis of updates
 FAR = 7.4  # nats at which a loss above 7 is drawn
 
 
 def shaded(story: Story, models: Mapping[str, TransformerLM], tokenizer: Any) -> None:
-    """Shows a story once for each model, a darker ground for a word with a higher loss."""
+    """Shows a story for each model, a darker ground for a word with a higher loss; the whole of it
+    for the last one, and its first lines for the others.
+    """
     title = "After training only those words are dark that nothing determines"
     said = words(story.text)
     at = places(said)
@@ -47,26 +52,29 @@ def shaded(story: Story, models: Mapping[str, TransformerLM], tokenizer: Any) ->
         with torch.no_grad():
             log_probs = model(ids[:, :-1]).log_softmax(-1)  # (1, T, V)
         losses[name] = -log_probs.gather(-1, ids[:, 1:, None])[0, :, 0]  # (T)
-    with drawing(11.4, 7.2) as figure:
+    lines = [FIRST_LINES] * (len(models) - 1) + [at[-1][1] + 1]
+    with drawing(11.4, 5.6) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=21)
-        panels = figure.subplots(len(losses), squeeze=False)[:, 0]
-        for ax, (name, row) in zip(panels, losses.items(), strict=True):
+        panels = figure.subplots(len(losses), squeeze=False, height_ratios=lines)[:, 0]
+        for ax, n_lines, (name, row) in zip(panels, lines, losses.items(), strict=True):
             for word, (column, line), loss in zip(said, at, row.tolist(), strict=True):
+                if line >= n_lines:
+                    break
                 ground = HEAT(min(1.0, loss / MOST))
                 pad = 0.25 * (word.startswith(" ") or column == 0)  # a mark is close to its word
                 corner = (column - pad, line - 0.42)
                 width = len(word.strip()) + pad
                 ax.add_patch(Rectangle(corner, width, 0.84, fc=ground, linewidth=0))
-                style = {"size": 18, "color": ink_on(ground), "ha": "center"}
+                style = {"size": TYPE, "color": ink_on(ground), "ha": "center"}
                 for i, letter in enumerate(word.strip()):
                     ax.text(column + i + 0.5, line, letter, **LETTER, **style)
-            ax.set(xlim=(-0.8, 63), ylim=(at[-1][1] + 0.6, -0.6))
-            ax.set_title(name, size=TYPE, weight="normal", pad=6)
+            ax.set(xlim=(-0.8, 63), ylim=(n_lines - 0.4, -0.6))
+            ax.set_title(name, size=TYPE, weight="normal", pad=4)
             hide_axes(ax)
         panels[0].set(xlabel="words", ylabel="lines")
     display(
         figure,
-        alt=f"{title}: the text {len(losses)} times, each word darker for a higher loss.",
+        alt=f"{title}: the text for {len(losses)} models, each word darker for a higher loss.",
         caption="The darker a word, the higher its loss, up to 6 nats.",
         table={"word": [word.strip() for word in said]}
         | {name: [fixed(loss, 1) for loss in row.tolist()] for name, row in losses.items()},
@@ -111,55 +119,36 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
     first, *others = runs
     run = runs[first]
     end = len(run.losses)
-    with drawing(11.4, 8.4) as figure:
-        sizes = [5.2, 0.62 * len(others), 2.5]
+    with drawing(11.4, 5.75) as figure:
+        sizes = [2.4, 0.33 * len(others), 1.9]
         top, strips, told = figure.subplots(3, 1, height_ratios=sizes)
-        widest: dict[str, float] = {}
-        for name, start, stop in bands(run):
-            left = start if start > 1 else BEGIN
-            top.axvspan(left, stop, color=COLORS[name], alpha=0.22, linewidth=0)
-            widest[name] = max(widest.get(name, 1), stop / left)
-        for name, start, stop in bands(run):
-            left = start if start > 1 else BEGIN
-            if stop / left < widest[name]:
-                continue
-            is_last = stop == end
-            label = name.replace("the ", "the\n", 1).replace("\nwhole ", " whole\n")
-            label = label.replace("the\ntoken ", "the token\n")
-            style = {"size": TYPE, "weight": "bold", "color": COLORS[name], "va": "top"}
-            at = 0.97 * end if is_last else math.sqrt(left * stop)
-            top.text(at, 8.2, label, ha="right" if is_last else "center", **style)
+        _draw_bands(top, run)
         steps = range(1, end + 1)
         top.plot(steps, run.losses, color=INK, linestyle="-", linewidth=2.6)
         for value in (math.log(n_tokens), *levels):
             top.axhline(value, **LEVEL)
-        top.set(ylim=(0, 8.4), yticks=[0, 2, 4, 6], title=title)
-        top.set(xlabel=" ", ylabel="loss (nats per token)")
+        top.set(ylim=(0, 9.8), yticks=[0, 2, 4, 6], title=title)
+        top.set(xlabel=" ", ylabel="loss in nats")
         for line, seed in enumerate(others):
-            for name, start, stop in bands(runs[seed]):
-                left = start if start > 1 else BEGIN
+            for name, left, stop in _drawn(runs[seed]):
                 box = (left, line - 0.36), stop - left, 0.72
                 strips.add_patch(Rectangle(*box, fc=COLORS[name], alpha=0.45, linewidth=0))
         strips.set_yticks(range(len(others)), [f"run {n}" for n in range(2, 2 + len(others))])
-        strips.set(ylim=(len(others) - 0.5, -0.5), xlabel="update, logarithmic")
+        strips.set(ylim=(len(others) - 0.5, -0.5))
         for ax in (top, strips):
             ax.set_xscale("log")
             ax.set(xlim=(BEGIN, end))
-            ax.set_xticks([1, 3, 10, 30, 100, end], ["1", "3", "10", "30", "100", str(end)])
+            names = ["update 1", "3", "10", "30", "100", str(end)]
+            ax.set_xticks([1, 3, 10, 30, 100, end], names)
             ax.minorticks_off()
             ax.grid(visible=False)
             set_type(ax, TYPE)
         top.tick_params(labelbottom=False)
+        top.xaxis.label.set_visible(False)
         strips.spines[["left", "bottom"]].set_visible(False)
         strips.tick_params(length=0)
         top.title.set_size(22)
-        for line, (step, text) in enumerate(run.samples.items()):
-            said = textwrap.shorten(text, SAMPLE, placeholder=" ...").replace("$", r"\$")
-            told.text(0, line, f"after {step}", size=18, va="center", color=QUIET)
-            style = {"size": 17, "family": "monospace", "color": INK}
-            told.text(0.14, line, said, va="center", in_layout=False, **style)
-        told.set(xlim=(0, 1), ylim=(len(run.samples) - 0.4, -0.6))
-        hide_axes(told)
+        _draw_samples(told, run)
     noted = [step for step in (1, 3, 6, 10, 16, 24, 40, 60, 100, 160, end) if step in run.distances]
     table: dict[str, list[Any]] = {"update": noted}
     for name in COLORS:
@@ -174,6 +163,38 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
         ),
         table=table,
     )
+
+
+def _drawn(run: Watched) -> list[tuple[str, float, float]]:
+    """The bands of a run; the first one begins where the axis does."""
+    return [(name, start if start > 1 else BEGIN, stop) for name, start, stop in bands(run)]
+
+
+def _draw_bands(ax: Axes, run: Watched) -> None:
+    """A ground for each band, and the name of each predictor in its widest one."""
+    widest: dict[str, float] = {}
+    for name, left, stop in _drawn(run):
+        ax.axvspan(left, stop, color=COLORS[name], alpha=0.22, linewidth=0)
+        widest[name] = max(widest.get(name, 1), stop / left)
+    end = len(run.losses)
+    for name, left, stop in _drawn(run):
+        if stop / left < widest[name]:
+            continue
+        label = name.replace("the token ", "the token\n").replace("the whole ", "the whole\n")
+        style = {"size": TYPE, "weight": "bold", "color": COLORS[name], "va": "top"}
+        at = 0.97 * end if stop == end else math.sqrt(left * stop)
+        ax.text(at, 9.6, label, ha="right" if stop == end else "center", **style)
+
+
+def _draw_samples(ax: Axes, run: Watched) -> None:
+    """What a run wrote, a line for each sample."""
+    for line, (step, text) in enumerate(run.samples.items()):
+        said = textwrap.shorten(text, SAMPLE, placeholder=" ...").replace("$", r"\$")
+        ax.text(0, line, f"after {step}", size=TYPE, va="center", color=QUIET)
+        style = {"size": TYPE, "family": "monospace", "color": INK}
+        ax.text(0.15, line, said, va="center", in_layout=False, **style)
+    ax.set(xlim=(0, 1), ylim=(len(run.samples) - 0.4, -0.6))
+    hide_axes(ax)
 
 
 def rates(found: Mapping[int, Mapping[float, Sequence[float]]]) -> None:
@@ -253,29 +274,29 @@ def mistakes(
     how the model of the first run writes.
     """
     title = "New stories and samples show what the training loss hides"
-    with axes(title, "loss (nats per token)", " ", (11.4, 6.6)) as (figure, ax):
+    with axes(title, "loss in nats per token", " ", (11.4, 5.75)) as (figure, ax):
         for row, runs in enumerate(found.values()):
             ax.axhline(row + 0.5, color="#e3e8ed", linewidth=1)
             for kind, color, aside in (("last", SERIES[0], -0.14), ("new", SERIES[1], 0.14)):
                 at = [min(run[kind], FAR) for run in runs]
                 ax.plot(at, [row + aside] * len(at), "o", color=color, markersize=11, alpha=0.75)
-            said = textwrap.shorten(runs[0]["writes"], 38, placeholder=" ...")
-            where = {"size": 15, "va": "center", "color": INK, "family": "monospace"}
+            said = _shortened(runs[0]["writes"], SHORT)
+            where = {"size": TYPE, "va": "center", "color": INK}
             ax.text(8.4, row, said.replace("$", r"\$"), **where)
         marks = {"floor": levels.floor, "ln V": math.log(n_tokens)}
         for mark, value in marks.items():
             ax.vlines(value, -0.5, len(found) - 0.5, **LEVEL)
-            ax.text(value, -0.62, mark, ha="center", va="bottom", size=17, color=QUIET)
-        ax.text(8.4, -0.62, "it writes", size=17, va="bottom", color=QUIET)
+            ax.text(value, -0.62, mark, ha="center", va="bottom", size=TYPE, color=QUIET)
+        ax.text(8.4, -0.62, "it writes", size=TYPE, va="bottom", color=QUIET)
         for name, color, x in (("training", SERIES[0], 0.2), ("new stories", SERIES[1], 4.2)):
             where = {"size": TYPE, "weight": "bold", "color": color, "va": "center"}
             ax.text(x, len(found) - 0.1, name, **where)
         ax.set_yticks(range(len(found)), list(found))
         ax.set_xticks([0, 2, 4, 6, FAR], ["0", "2", "4", "6", "> 7"])
-        ax.set(xlim=(-0.4, 21.5), ylim=(len(found) + 0.3, -1.0))
-        ax.xaxis.set_label_coords(0.2, -0.08)
+        ax.set(xlim=(-0.4, 21.5), ylim=(len(found) + 0.3, -1.2))
+        ax.xaxis.set_label_coords(0.2, -0.1)
         ax.grid(visible=False)
-        set_type(ax, 18)
+        set_type(ax, TYPE)
         unframed(ax)
         ax.set_title(title, x=-0.36, size=22)
     table: dict[str, list[Any]] = {"mistake": list(found)}
@@ -288,3 +309,10 @@ def mistakes(
         caption="A dot is a run with a seed of its own, after 60 updates.",
         table=table,
     )
+
+
+def _shortened(text: str, most: int) -> str:
+    """The first words of a text, or its first letters if it is one long word."""
+    if len(text) <= most or " " not in text[:most]:
+        return text if len(text) <= most - 5 else f"{text[: most - 5]} ..."
+    return textwrap.shorten(text, most, placeholder=" ...")

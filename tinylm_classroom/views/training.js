@@ -20,10 +20,10 @@ function render(place) {
   function lay({ data, charts, wide, half, narrow, grown }) {
     const { steps, loss, smooth, share, norm, levels, total } = data, known = levels.map(([name, value]) => [`knowing ${name}`, value]);
     const top = 1.08 * Math.max(...levels.map(([, value]) => value), ...smooth, 0.1);
-    const longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), high = grown > 1 ? 184 : 176, less = grown > 1 ? 92 : 84;
+    const longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), less = grown > 1 ? 92 : 84, falls = share.some((part) => part !== share[0]);
+    const high = (grown > 1 ? 184 : 176) + (falls ? 0 : less + 30);
     const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 260 : high, right: narrow ? 16 : Math.max(290, 8.9 * longest * grown), total, top, grown,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : known, count: 6 });
-    const falls = share.some((part) => part !== share[0]);
     const small = !falls ? [] : [smallChart(data, "learning rate, fraction of its peak", "second", share, { wide: half, high: less, top: 1, grown }),
       smallChart(data, "gradient norm, before clipping", "third", norm, { wide: half, high: less, top: 1.1 * Math.max(...norm, 0.1), grown })];
     const lines = narrow ? [make("p", { class: "quiet" }, `To compare: ${known.map(([name, value]) => `${fit(value)} ${name}`).join(", ")}.`)] : [];

@@ -204,6 +204,6 @@ def _draw(run: Run) -> Figure:
             ax.tick_params(labelsize=12)
         told = figure.add_subplot(grid[2, :])
         told.axis("off")
-        last = textwrap.shorten(run.samples[-1][1], 84, placeholder=" ...") if run.samples else ""
+        last = textwrap.shorten(run.samples[-1][1], 70, placeholder=" ...") if run.samples else ""
         told.text(0, 0.5, f"It writes: {last}".replace("$", r"\$"), size=13, color=INK, va="center")
     return figure
