@@ -36,7 +36,7 @@
 # %%
 import torch
 
-from tinylm_classroom import check, control, decoding, hint, keep, predict, show_text
+from tinylm_classroom import control, decoding, predict
 from tinylm_classroom import decoding_figures as figures
 from tinylm_lib import next_token_probs, storyworld
 from tinylm_lib.pretrained import load_pretrained
@@ -77,6 +77,7 @@ def logits_after(text):
 # %% rows=["S2-11"] deck="A dart on the line from 0 to 1 draws a word"
 logits = logits_after(opening + " Then")  # (V)
 probs = logits.softmax(-1)  # (V)
+assert probs.allclose(next_token_probs(logits[None])[0])
 best = probs.argsort(descending=True)  # (V)
 dart = 0.85  # try 0.1 and 0.6
 # ESSENTIAL
@@ -149,6 +150,8 @@ assert min(gifts) > 0.42 and max(gifts) < 0.6
 # A cut word has probability 0, and the others are divided by their sum, so that they sum to 1 again.
 
 # %% tags=["source-hidden"] deck="How many words does top-p 0.6 keep?"
+from tinylm_classroom import check, hint, keep, sampling_view
+
 four = torch.tensor([0.5, 0.3, 0.15, 0.05])  # (4)
 predict(
     "Four words have the probabilities 0.5, 0.3, 0.15 and 0.05. How many of them does top-p 0.6 keep?",
@@ -262,8 +265,6 @@ for beginning in ("One", "One sunny", opening, opening + " Then", "One warm even
 # **Your task:** in this view the temperature is 2. Set min-p to 0: which words come in? Find a top-p that removes them.
 
 # %% tags=["source-hidden"] deck="Task: set min-p to 0. Which other cut removes what comes in?"
-from tinylm_classroom import sampling_view
-
 sampling_view(model, tokenizer, "\n" + opening + " Then", temperature=2.0, min_p=0.1, seed=12)
 
 # %% [markdown]
@@ -295,7 +296,7 @@ for cut in list(cuts.values())[1:]:
     assert judge(cut, 1)[0] > 0.85 * judge({}, 1)[0] and judge(cut, 2)[0] < 0.5 * judge({}, 2)[0]
 
 # %% [markdown]
-# At temperature 1 no cut helps much, because most of the wrong words are probable ones. At temperature 2 the rare words together have much more probability, and every cut removes most of it. [[cuts-judged]] Min-p loses next to nothing; top-k 5 loses words that are right.
+# At temperature 1 no cut helps much, because most of the wrong words are probable ones. At temperature 2 the rare words together have much more probability, and every cut removes most of it. [[cuts-judged]] With min-p there are no more of them at temperature 2 than at 1. Top-k 5 loses words that are right.
 
 # %% [markdown] tags=["note"]
 # **Say.** One word is drawn. For a text we append it and ask again. From here on the model reads its own words, mistakes included.
@@ -317,7 +318,7 @@ for cut in list(cuts.values())[1:]:
 # To write a text, append the new word and ask again. Here are the shapes of one step, for a batch of two texts:
 
 # %%
-from tinylm_classroom import trace
+from tinylm_classroom import show_text, trace
 from tinylm_lib import generate
 from tinylm_lib.probabilities import sample
 
@@ -640,11 +641,11 @@ predict(
 )
 
 # %% deck="Eight beams are one story"
-letters = 50  # try 300
+letters = 45  # try 300
 # ESSENTIAL
 print(f"{decoding.variety(beams):.0%} of the runs are different")
 for beam in beams:
-    print(beam[:23], "…", beam[-letters:])
+    print(beam[:12], "…", beam[-letters:])
 # END
 
 # %% tags=["source-hidden"] evidence="beams-alike" tried="held-out"

@@ -164,7 +164,7 @@ def gifts(parts: Sequence[float]) -> None:
     x = "of the probability of gifts, on impossible ones"
     with axes(title, x, "story", (10.4, 4.2)) as (figure, ax):
         ax.axvline(0.5, **LEVEL)
-        ax.text(0.505, -1.2, "a coin", size=18, color=QUIET)
+        ax.text(0.51, -1.2, "a coin", size=18, color=QUIET)
         ax.plot(parts, range(len(parts)), "o", color=WRONG, markersize=13, linestyle="none")
         ax.set(xlim=(0, 1), ylim=(len(parts), -2), yticks=[])
         ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["none", "¼", "½", "¾", "all"])
