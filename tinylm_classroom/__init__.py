@@ -90,7 +90,6 @@ PLACES = {
         "losses_by_kind",
         "recorded_training",
         "skills_on_the_way",
-        "written",
     ),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
