@@ -232,7 +232,7 @@ assert write(mine, "One", 36) == write(model, "One", 36)
 #
 # **Cut if short.** The line to change.
 #
-# **Tried.** Five seeds, seven spreads from 0.01 to 0.2, and three kinds of first weights for the blocks (`zero_residual`, `gpt2`, `xavier`): 105 models. The mean of the five is within 0.02 of the formula up to s = 0.45, within 0.1 up to s = 0.9, and at s = 2.3 lower by 0.1 to 0.5. (There the largest of 345 logits decides, and V is too small for the mean of their exponentials.)
+# **Tried.** Five seeds, seven spreads from 0.01 to 0.2, and three kinds of first weights for the blocks (`zero_residual`, `gpt2`, `xavier`): 105 models. The mean of the five is within 0.02 of the formula up to s = 0.45, within 0.1 up to s = 0.9, and at s = 2.3 lower by 0.1 to 0.5. (There the largest of 345 logits decides, and V is too small for the mean of their exponentials.) Tied heads can be far from it: the width 1,024 with `zero_residual` 13.6 instead of 6.1. Without all blocks, or without their norms, the first loss is the same; without the final norm it is not (5.84 instead of 6.35).
 
 # %% [markdown]
 # ## 3. The first loss
@@ -299,7 +299,7 @@ print(f"ln V = {log(V):.2f}, s = {std * C**0.5:.2f}")
 print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 
 # %% [markdown]
-# If a training run starts far from this number, a norm is missing, or the first weights are not those that you think.
+# If a training run starts far from this number, the final norm is missing, or the first weights are not those that you think. (With a tied head, a vector may still resemble its own row; then that logit is not random.)
 
 # %% [markdown] tags=["note"]
 # **Say.** We can look into the stream before the model is ready. What we see there looks like a mistake about Mia. Looking is not enough, so we exchange vectors, and the picture then shows where the information is.
@@ -317,7 +317,7 @@ print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 #
 # **Cut if short.** The view at the end; students do it at home.
 #
-# **Tried.** Three sentences like the first one, 40 names each: the name 0.98 to 1.00 at the three lower depths, the full stop 0.000 there and 1.00 at the end, every other cell below 0.005. All positions after the name exchanged together: below 0.0001 after blocks 0 and 1, so there is no second copy. The early *He*: after block 0 from 0.90 to 0.92 on average for both genders, after block 1 0.74 to 0.79 for girls' names and 0.93 to 0.95 for boys'. A threshold would tell 87 to 90 of 100 pairs apart, so there is a trace. Without attention in block 2: *She* with 0.95 to 0.99 for boys' names. Three sentences with a pronoun: the pronoun 1.00 at the embedding and after block 0, *There* 1.00 after blocks 1 and 2, the name below 0.005 everywhere. With the other pronoun in the text, 40 of 40 names follow the pronoun.
+# **Tried.** Three sentences like the first one, 40 names each: the name 0.98 to 1.00 at the three lower depths, the full stop 0.000 there and 1.00 at the end, every other cell below 0.005. All positions after the name exchanged together: below 0.0001 after blocks 0 and 1. With the name's own vector after block 1 made neutral (the mean of girls and boys, ten sentences), the trace is used: *She* 0.20 to 0.88 for girls and 0.00 to 0.28 for boys. So there is a weak second copy, which loses against the name. The early *He*: after block 0 from 0.90 to 0.92 on average for both genders, after block 1 0.74 to 0.79 for girls' names and 0.93 to 0.95 for boys'. A threshold would tell 87 to 90 of 100 pairs apart, so there is a trace. Without attention in block 2: *She* with 0.95 to 0.99 for boys' names. Three sentences with a pronoun: the pronoun 1.00 at the embedding and after block 0, *There* 1.00 after blocks 1 and 2, the name below 0.005 everywhere. With the other pronoun in the text, 40 of 40 names follow the pronoun.
 
 # %% [markdown]
 # ## 4. Where does the answer arise?
@@ -423,7 +423,7 @@ for found, at_name in zip((streams, *others), (6, 6, 5), strict=True):
     assert exchanged(found, 2, list(range(at_name + 1, T))) < 0.01
 
 # %% [markdown]
-# Until block 2 the gender is at the name and nowhere else, not even in all later positions together; then it is at the full stop. [[where-the-gender-is]] This is **activation patching** ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)): the lens shows what can be read, the exchange what the model uses. Does block 2 fetch it with its attention?
+# Until block 2 the model takes the gender from the name alone: all later positions together do not change the answer, in spite of the trace. Then it is at the full stop. [[where-the-gender-is]] This is **activation patching** ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)): the lens shows what can be read, the exchange what the model uses. Does block 2 fetch it with its attention?
 
 # %% deck="Without attention in block 2, every name is a She"
 with torch.no_grad():
@@ -544,7 +544,7 @@ with torch.device("meta"):
     narrow = n_parameters(TransformerLM(preset("cs336")).blocks[0])
     wide = n_parameters(TransformerLM(preset("cs336", d_model=2 * 512, d_ff=2 * 1365)).blocks[0])
 predict(
-    "We double the width C, and F with it, and keep everything else. What happens to the parameters of a block?",
+    "We double the width C, and F and the width of the heads with it. What happens to the parameters of a block?",
     key=lambda: "about 4 times as many" if 3.9 < wide / narrow < 4.1 else "something else",
     choices={
         "about twice as many": "A matrix grows in both directions.",
@@ -554,7 +554,7 @@ predict(
     because="Both sides of every matrix are doubled. Twice as many layers would be twice as many blocks.",
 )
 
-# %% tags=["source-hidden"] deck="Most parameters are in the feed-forwards"
+# %% tags=["source-hidden"] deck="The feed-forwards hold the largest part"
 with torch.device("meta"):  # shapes without contents
     examined = {"shipped": TransformerLM(model.config), "GPT-2 small": TransformerLM(preset("gpt2", "small"))}
     examined |= {"GPT-2 XL": TransformerLM(preset("gpt2", "xl")), "Llama 3 8B": TransformerLM(preset("llama", "3-8b"))}
@@ -653,11 +653,11 @@ show(TransformerLM)
 # %% [markdown] deck="A model is a loop, and an answer arises at a position and a depth"
 # ## What you have now
 # - A language model is a loop: an embedding, blocks that add to a stream, a final norm and a head. [[forward-pass]]
-# - The order of the trained blocks matters, although they only add. [[order-of-blocks]]
+# - The order of these trained blocks matters, although they only add. [[order-of-blocks]]
 # - Your own parts, with the shipped weights, give the shipped model's logits. [[your-parts]]
-# - An untrained model has a first loss of about $\ln V + s^2/2$. [[untrained]]
-# - An early reading can be wrong and say nothing about the text. [[same-for-all-names]]
-# - After *Mia had a red kite.* the gender is at the name until the last block. [[where-the-gender-is]]
+# - An untrained model with a head of its own has a first loss of about $\ln V + s^2/2$. [[untrained]]
+# - An early reading can be wrong: after block 0 it is *He* for every name. [[same-for-all-names]]
+# - After *Mia had a red kite.* the model takes the gender from the name until the last block. [[where-the-gender-is]]
 # - There, block 2's attention fetches it. [[attention-fetches]]
 # - If a pronoun follows, the gender is at the pronoun instead. [[another-sentence]]
 # - Your count agrees with the built model to the last parameter. [[count-by-hand]]

@@ -277,7 +277,7 @@ def parts_of(model: TransformerLM) -> list[int]:
 
 def where_parameters(models: Mapping[str, TransformerLM]) -> None:
     """Shows the fraction of each model's parameters that each kind of part holds."""
-    title = "Most parameters are in the feed-forwards"
+    title = "The feed-forwards hold the largest part"
     percent: dict[str, list[str]] = {name: [] for name in PARTS}
     with axes(title, "fraction of all parameters", " ", (11.4, 5.0)) as (figure, ax):
         names = []
