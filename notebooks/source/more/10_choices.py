@@ -94,7 +94,7 @@ for seed in (1, 2, 3):
     assert found[1] > 5.84 > 3 * found[0]
 
 # %% [markdown]
-# That is worse than equal probabilities (ln 345 = 5.84): trained apart, the two matrices cannot replace each other. [[not-interchangeable]] What does tying save?
+# That is worse than equal probabilities would be: trained apart, the two matrices cannot replace each other. [[not-interchangeable]] What does tying save?
 
 # %% rows=["S4-14", "S4-11", "S4-12"] evidence="tying-saves" tried="exact"
 saved = []
@@ -185,7 +185,7 @@ assert all(abs(run.first - 5.84) < 0.05 for run in runs[True])
 assert min(run.last for run in runs[True]) > 0.5 + max(run.last for run in runs[False])
 
 # %% [markdown]
-# The first loss of the spoiled model is ln 345, lower than that of the right one, and after 51 updates it is far behind. [[spoiled-gains]] Gains near 0 make all logits nearly 0, and the gradient small. So a good first loss is not enough: look at the gradients, too.
+# The first loss of the spoiled model is that of equal probabilities, lower than that of the right one, and at the end it is far behind. [[spoiled-gains]] Gains near 0 make all logits nearly 0, and the gradient small. So a good first loss is not enough: look at the gradients, too.
 #
 # ## 4. Bytes and counts
 # Training keeps 16 bytes for each parameter in fp32, and the **activations**: what the backward pass needs of the forward pass. For 8 texts of 128 tokens:

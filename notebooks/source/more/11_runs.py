@@ -302,7 +302,7 @@ print("4 parts of 8 windows: the gradient of all 32")
 
 # %% [markdown]
 # ## 5. Stop and resume
-# What must be saved so that a run continues *exactly*? We train 20 updates; then 10, save, load into another model, and 10 more, with and without the optimizer's running means.
+# What must be saved so that a run continues *exactly*? We train to the end without a stop; then half of it, save, load into another model, and the other half, with and without the optimizer's running means.
 
 # %%
 import tempfile
