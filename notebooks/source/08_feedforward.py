@@ -48,7 +48,7 @@ TEXT = (
 what_if(model, tokenizer, f"\n{TEXT} In the")
 
 # %% [markdown]
-# Both beginnings end with *the*. So at this position attention must fetch the word before, and then the position must make something of both words. That is the work of the other half of a layer, the **feed-forward**, also called *MLP* (multilayer perceptron).
+# Both beginnings end with *the*. After *By the* the model says *yellow* or *gray*, the colours in this story. So attention must fetch the word before. But who makes something of both words? A layer has a second half, which works after attention: the **feed-forward**, also called *MLP* (multilayer perceptron).
 #
 # A feed-forward consists of **units**, also called *neurons*. At each position each unit computes one number, its **activation**: how strongly it reacts to what is there. The shipped model has 320 units in each of its three layers. Here three units of the last layer read a text:
 
@@ -84,7 +84,7 @@ for seed in SEEDS:
     assert at.at_both > 6 > 5 > at.elsewhere and at.at_second < 1
 
 # %% [markdown]
-# The unit reacts to *the* after *In*, and hardly to anything else. [[both-facts]] So **attention fetches, and the feed-forward works on the result, at each position by itself**. If that is true, then reordered positions must have the same results as before:
+# The unit reacts to *the* after *In*, and hardly to anything else. [[both-facts]] It cannot see *In*, because a feed-forward works **at each position by itself**: attention must have brought what it needs. If that is true, then reordered positions must have the same results as before:
 
 # %%
 from tinylm_classroom import beginning, entering, ids_of_stories, predict
@@ -120,11 +120,11 @@ for at, part in enumerate(block.ffn for block in model.blocks):
 #
 # **Cut if short.** The product of the two matrices.
 #
-# **Tried.** ReLU, seeds 0 to 59, 60 to 119, 120 to 179, and 300 others: 5, 7, 2 and 19 runs fail; in all 33 at most 2 of 6 units are alive at the end (0 in 8, 1 in 23, 2 in 2). Rates 0.01, 0.03, 0.1 and 0.3: 2, 5, 5 and 31 of 60 fail, the same after 1,500 updates (other seeds: 1 to 8, 2 to 8, 2 to 12, 24 to 29; at 0.01 two of them with 3 units alive); at 0.003 21 are not finished after 300 updates, 2 after 1,500. Without an activation function 60 of 60 fail at each rate, all at 1/16. The losses of failed runs are those of what is left: 3/16 for a constant, 1/8 for one fact alone, 1/6 for a unit that is active in three cases. What enters unit 34 after twelve beginnings: *In the* 9.1 to 10.3, where the sum of two facts would give -0.6 to 0.6; without head 1 of the same layer, which looks back from *the* at *In*, 2.8 to 4.0 is left.
+# **Tried.** ReLU, seeds 0 to 59, 60 to 119, 120 to 179, and 300 others: 5, 7, 2 and 19 runs fail; in all 33 at most 2 of 6 units are alive at the end (0 in 8, 1 in 23, 2 in 2). Rates 0.01, 0.03, 0.1 and 0.3: 2, 5, 5 and 31 of 60 fail, the same after 1,500 updates (at 0.03 only 1 of the 5 has no living unit, at 0.3 30 of the 31; other seeds: 1 to 8, 2 to 8, 2 to 12, 24 to 29; at 0.01 two of them with 3 units alive); at 0.003 21 are not finished after 300 updates, 2 after 1,500. The only living unit of a failed run (180 seeds, 11 such runs) is active where one of the facts is 0, or in one of the two middle cases; in the 10 runs that learn with one it is active at (1, 1) alone. Without an activation function 60 of 60 fail at each rate, all at 1/16. The losses of failed runs are those of what is left: 3/16 for a constant, 1/8 for one fact alone, 1/6 for a unit that is active in three cases. What enters unit 34 after twelve beginnings: *In the* 9.1 to 10.3, where the sum of two facts would give -0.6 to 0.6; without head 1 of the same layer, which looks back from *the* at *In*, 2.8 to 4.0 is left.
 
 # %% [markdown]
 # ## 2. No linear map can test two facts
-# Who tests the two facts? In this model mostly a head of the same layer: what enters unit 34 is already large only where both are true. [[who-tests]] Attention can do it, because a softmax of products is not linear. Could a linear map? And a feed-forward, alone? We write each fact as 0 or 1. What we want is 1 if both are 1, and 0 otherwise.
+# Unit 34 has it easy: what enters it is large only where both facts are true, mostly through a head of the same layer. [[who-tests]] Could a feed-forward test two facts alone? And a linear map? We write each fact as 0 or 1, and want 1 if both are 1, and 0 otherwise.
 
 # %% tags=["source-hidden"] evidence="who-tests" tried="held-out"
 # Checked after three beginnings: what enters is not a sum of facts, and head 1 makes most of it.
@@ -153,7 +153,7 @@ plane = (0.5, 0.5, -0.25)  # try (1.0, 1.0, -1.0) and (0.0, 0.0, 0.0)
 figures.plane_and_sheet(plane)
 
 # %% [markdown]
-# The best plane misses every corner by a quarter. The sheet on the right is folded once: add the facts, subtract 1, and replace what is below 0 by 0. This fold is called **ReLU**.
+# The best plane misses every corner by a quarter. The sheet on the right is folded once: add the facts, subtract 1, and replace what is below 0 by 0. This fold is called **ReLU**. Could we ask instead whether the plane is above 0.5? All four cases would be right, but a threshold is not linear: it is an activation function, too.
 
 # %%
 facts = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -163,7 +163,7 @@ print("before ReLU", added.tolist(), " after", torch.relu(added).tolist())
 assert torch.relu(added).equal(wanted)
 
 # %% [markdown]
-# Such a function is an **activation function**: the unit's activation is what comes out of it. The classic feed-forward maps $C$ features *up* to $F$ units, applies the function $f$, and maps them *down* to $C$ features again ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). Without biases:
+# Such a function is an **activation function**: the unit's activation is what comes out. The classic feed-forward maps $C$ features *up* to $F$ units, applies the function $f$, and maps them *down* to $C$ features again ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). With the biases left out, as in Llama:
 #
 # $$W_{down}\,f(W_{up}\, x)$$
 #
@@ -210,7 +210,7 @@ predict(
         "nearly all": "",
         "about half": "A network fails only if it loses nearly all of its units.",
     },
-    because="In a few runs all units but one, or all of them, stop reacting to any case.",
+    because="In a few runs at most one unit still reacts, and to wrong cases.",
 )
 
 # %% tags=["source-hidden"] deck="Without an activation function no run learns, with ReLU most do"
@@ -234,7 +234,7 @@ in_a_row = (facts @ w_up.mT + b_up) @ w_down.mT + b_down  # (4, 1)
 torch.testing.assert_close(in_a_row, facts @ matrix.mT + offset)
 
 # %% [markdown]
-# With the product of both matrices the results are the same. [[one-map]] With ReLU most runs learn the task. Where a run fails, at most two of its units are still alive, mostly one or none. [[few-units-left]] And how does a unit die?
+# With the product of both matrices the results are the same. [[one-map]] With ReLU most runs learn the task. Where a run fails, at most two of its six units are still alive. [[few-units-left]] One living unit is enough only if it asks the right question: in failed runs it reacts to wrong cases, and the dead ones cannot learn better. How does a unit die?
 
 # %% [markdown] tags=["note"]
 # **Say.** ReLU multiplies by 0 or by 1. Left of 0 it is flat, and where it is flat nothing can be learned. Replace the switch by something soft, and a unit that is off can come back.
@@ -256,13 +256,13 @@ torch.testing.assert_close(in_a_row, facts @ matrix.mT + offset)
 
 # %% [markdown]
 # ## 3. Dead units and softer functions
-# For learning the **slope** counts, because a gradient on its way back is multiplied by it (lesson 02). A ReLU unit that is below 0 for every input has the slope 0 everywhere. It gets no gradient, so its weights stay as they are: a **dead unit**. With larger steps more units die:
+# In training, the **slope** matters: a gradient on its way back is multiplied by it (lesson 02). A ReLU unit that is below 0 for every input has the slope 0 everywhere. It gets no gradient, so its weights stay as they are: a **dead unit**. With larger steps more units die:
 
 # %% deck="With larger steps more units die"
 rate = 0.3  # try 0.03 and 0.01
 last, still_alive = train(torch.relu, rate)
-print(f"{(last > 0.01).sum()} of 60 networks fail")
-print(f"{(still_alive < 2).sum()} have at most one unit that is alive")
+fail = last > 0.01  # (R)
+print(f"{fail.sum()} of 60 fail, {(still_alive[fail] == 0).sum()} with no living unit")
 
 # %% [markdown]
 # ReLU multiplies $x$ by 1 or by 0. A softer function multiplies it by a **gate** between 0 and 1:
@@ -371,7 +371,13 @@ hint("silu")
 # %% tags=["source-hidden"] rows=["S0-32"] deck="SwiGLU: one branch decides how much of the other passes"
 figures.branches()
 
+# %% deck="One SwiGLU unit, no bias: it tests two facts"
+gate, up = facts.unbind(-1)  # (4), (4): one fact to each branch
+print([round(n, 2) for n in (layers.silu(gate) * up).tolist()])
+
 # %% [markdown]
+# A product is large only if both of its factors are. So one unit tests two facts, even without a bias.
+#
 # ### Your turn: the whole feed-forward
 # You may use your own `silu` or `torch.nn.functional.silu`.
 
@@ -466,7 +472,7 @@ for name, reader in (("as trained", model), ("changed", with_rule(model, silu_wh
 
 # %% [markdown]
 # ## 5. If this, then that
-# The number of a unit, gate times up, is multiplied by the unit's column of `down_proj`, and the result is added at the position. After the last layer the model compares the sum with a row for each word. So the rows tell us which words a column raises ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)):
+# What a unit passes on, its *number*, is its activation times up. The number multiplies the unit's column of `down_proj`, and the result is added at the position. After the last layer the model compares the sum with a row for each word. So the rows tell us which words a column raises ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)):
 
 # %% deck="If it reads this, it raises that"
 unit = 34  # try 203, 70 and 64
@@ -474,18 +480,20 @@ rows = model.lm_head.weight * model.final_norm.weight  # (V, C), with its gain
 column = model.blocks[2].ffn.down_proj.weight[:, unit]  # (C)
 whole = torch.tensor([tokenizer.encode("\n" + TEXT + QUOTED)])  # (B, T)
 numbers = capture(model, whole).inputs["blocks.2.ffn.down_proj"][0, 1:]  # (T, F)
+strongest = active[:, unit].argmax()  # the position
+number = numbers[strongest, unit]  # ()
+print(f"activation {active[strongest, unit]:.1f}, number {number:.0f}")
 # ESSENTIAL
-strongest = numbers[active[:, unit].argmax(), unit]  # ()
-raises = rows @ column * strongest  # (V, C) @ (C) -> (V)
+raises = rows @ column * number  # (V, C) @ (C) -> (V)
 raised = [tokenizer.decode([token]).strip() for token in raises.topk(2).indices]
 figures.units(said, {unit: active[:, unit].tolist()}, {unit: raised})
 # END
 
 # %% [markdown]
-# **If** the last words are *In the*, **then** raise *end* and *light*. The feed-forward has been compared with a memory of such pairs ([Geva et al. 2021](https://arxiv.org/abs/2012.14913)). Most units are harder to read: they react to several kinds of words. One proposed reason is **superposition**: a model stores more features than it has units ([Elhage et al. 2022](https://arxiv.org/abs/2209.10652)).
+# **If** the last words are *In the*, **then** raise *end* and *light*. The feed-forward has been compared with a memory of such pairs ([Geva et al. 2021](https://arxiv.org/abs/2012.14913)). Most units are harder to read, because they react to several kinds of words, as unit 70 does in the picture of section 1: a quote, *a* and *sleep*. One proposed reason is **superposition**: a model stores more features than it has units ([Elhage et al. 2022](https://arxiv.org/abs/2209.10652)).
 #
 # ### Rewrite the rule
-# If this is a rule, we can change what it says. We replace the column of unit 34 by the row of a word. The sign is minus, because the unit's number is negative here, and the mean row is taken away, because for softmax only differences count:
+# If this is a rule, we can change what it says. We replace the column of unit 34 by the row of a word. All rows have a part in common, their mean. We take it away, so that what is left (made 1 long) is special to the new word. The sign is minus, because the number of unit 34 is negative:
 
 # %% slide="skip"
 import copy
@@ -583,7 +591,7 @@ predict(
         "a colour": "The attention of this layer still works. What has it fetched?",
         "end or light": "",
     },
-    because="Attention had raised both words already. Unit 34 is needed against the other units of its layer.",
+    because="Attention had raised both words already. Other units push other words up here, and unit 34 outweighs them.",
 )
 
 # %% deck="Without all units the words come back"
@@ -626,7 +634,7 @@ assert token_losses(no_ffn, ids).mean() > 1.7 * token_losses(model, ids).mean()
 #
 # $$F = \tfrac{8}{3}\, C$$
 #
-# The result is often rounded to a multiple of 64. Where does a model do most of its work? We count the multiplications for one token, which sees a text of full length:
+# The result is often rounded to a multiple of 64: with $C = 128$, as in the shipped model, to 320. Where does a model do most of its work? We count the multiplications for one token, which sees a text of full length:
 
 # %%
 from tinylm_classroom import zeros_of_two_dropouts
@@ -692,7 +700,7 @@ assert abs(narrow / wide - 1) < 0.02 and abs(zeros_of_two_dropouts() - 0.19) < 0
 #
 # **Draw.** None.
 #
-# **Ask.** At the door: "Why is one linear map not enough for unit 34?"
+# **Ask.** At the door: "Why can one linear map not test two facts?"
 #
 # **Usual answers.**
 # - *Because it is too small* (from the room): Two large linear maps in a row are still one linear map.
@@ -706,7 +714,7 @@ assert abs(narrow / wide - 1) < 0.02 and abs(zeros_of_two_dropouts() - 0.19) < 0
 # ## What you have now
 # - The feed-forward computes each position by itself. [[each-position-alone]]
 # - Unit 34 of the shipped model is strongly active only where two facts are true. [[both-facts]]
-# - A linear map cannot test two facts, and two in a row are one linear map. [[one-map]]
+# - A linear map cannot give 1 for two facts and 0 otherwise, and two in a row are one linear map. [[one-map]]
 # - With ReLU most networks learn the test, and those that fail have at most two units alive. [[few-units-left]]
 # - A dead ReLU unit stays dead; SiLU and GELU units come back. [[dead-units]]
 # - SwiGLU multiplies a gate branch by an up branch. [[two-branches]]

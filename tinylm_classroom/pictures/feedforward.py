@@ -36,7 +36,7 @@ def units(
 
     said: the tokens, with the blanks in front of them. raised: the words that its column raises.
     """
-    title = "Three units read the same text" if not raised else "If it reads this, it raises that"
+    title = "Each unit reacts to a few words" if not raised else "If it reads this, it raises that"
     at = places(said)
     n_lines = at[-1][1] + 1 + bool(raised)
     with drawing(11.4, 1.3 + len(active) * (0.35 + 0.38 * n_lines), axes_grid=False) as figure:
@@ -194,12 +194,16 @@ def runs(losses: Mapping[str, Tensor], alive: Mapping[str, Tensor]) -> None:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=24)
         figure.supxlabel("run (a dot is a run with a seed of its own)", size=TYPE)
     told = ", ".join(f"{name}: {n_runs - n} of {n_runs} learn" for name, n in failed.items())
+    if any(0 < n < n_runs / 2 for n in failed.values()):
+        above = "Numbers: how many of the six units of such a run are alive at the end."
+    else:
+        above = ""
     display(
         figure,
         alt=f"{title}. {told}.",
         caption=(
             "Dotted: 1/16, the best that a linear map can do. Orange runs have not learned the "
-            "task; the number above one says how many of its six units are alive at the end."
+            f"task. {above}".strip()
         ),
         table={"activation function": names, "runs that fail": [failed[name] for name in names]},
     )
