@@ -5,7 +5,6 @@ how much they vary, and what the temperature changes in stories with the same ev
 import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -239,26 +238,25 @@ def first_words(n_words: int, n: int, seed: int) -> list[str]:
     return ["".join(words(text)[:n_words]) for text in true_stories(n, seed)]
 
 
-def wrong_place(text: str) -> str:
-    """The kind of sentence in which a story first goes wrong: the two words before its first
-    impossible word; empty for a possible one.
-    """
-    at = parse(text).error_at
-    return "" if at is None else " ".join(text[:at].split()[-2:])
+def first_thing(text: str) -> str:
+    """What the hero of a story has, with its color: the end of the second sentence."""
+    return " ".join(text.split(".")[1].split()[-2:])
 
 
-def wrong_places(
-    model: TransformerLM, tokenizer: Any, n: int, seeds: Iterable[int], *, temperature: float
-) -> Counter[str]:
-    """Where stories first go wrong that begin with the first five words of true stories, n of them
-    for each seed.
-    """
-    found: Counter[str] = Counter()
+def from_words(
+    model: TransformerLM,
+    tokenizer: Any,
+    n_words: int,
+    n: int,
+    seeds: Iterable[int],
+    *,
+    temperature: float,
+) -> list[str]:
+    """Stories that begin with the first words of true stories, n of them for each seed."""
+    found: list[str] = []
     for seed in seeds:
-        beginnings = first_words(5, n, seed)
-        for text in finished(model, tokenizer, beginnings, seed, temperature=temperature):
-            found[wrong_place(text)] += 1
-    del found[""]
+        beginnings = first_words(n_words, n, seed)
+        found += finished(model, tokenizer, beginnings, seed, temperature=temperature)
     return found
 
 

@@ -48,7 +48,7 @@ def test_a_rule_changes_the_tree():
 def test_what_can_happen_where_it_goes_wrong_and_what_is_marked():
     assert decoding.can_happen(STORY) and decoding.can_happen(decoding.opening_of(STORY))
     assert not decoding.can_happen(WRONG) and decoding.n_impossible([STORY, WRONG, WRONG]) == 2
-    assert (decoding.wrong_place(STORY), decoding.wrong_place(WRONG)) == ("", "lamp seemed")
+    assert decoding.first_thing(STORY) == "silver basket"
     assert decoding.marked(STORY) == STORY and "the lamp seemed [SILVER]." in decoding.marked(WRONG)
     assert decoding.excerpt(WRONG).endswith("… In the light the lamp seemed [SILVER].")
     assert decoding.excerpt(STORY).endswith("… possible") and decoding.excerpt(STORY).startswith("He carried")
@@ -100,10 +100,12 @@ def test_no_story_is_more_probable_than_the_highest():
     assert max(true) <= highest + 1e-9 and highest == pytest.approx(-65.3, abs=0.05)
 
 
-def test_the_places_of_two_seeds_are_counted_together():
-    alone = [decoding.wrong_places(*BOTH, 8, [seed], temperature=0) for seed in (2, 3)]
-    both = decoding.wrong_places(*BOTH, 8, (2, 3), temperature=0)
-    assert both == alone[0] + alone[1] and "" not in both and both.total() <= 16
+def test_stories_from_words_of_two_seeds_come_one_after_the_other():
+    alone = [decoding.from_words(*BOTH, 5, 4, [seed], temperature=0) for seed in (2, 3)]
+    both = decoding.from_words(*BOTH, 5, 4, (2, 3), temperature=0)
+    assert both == alone[0] + alone[1] and len(both) == 8
+    for text, begun in zip(both, decoding.first_words(5, 4, 2), strict=False):
+        assert text.startswith(begun)
 
 
 def test_the_record_holds_five_temperatures_and_the_same_events():
