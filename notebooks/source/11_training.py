@@ -23,7 +23,7 @@
 #
 # **Cut if short.** The comparison of one pass with ten.
 #
-# **Tried.** 60 other stories, 1,083 words that an earlier word determines: a mean loss of 0.08 nats, all other words 0.81. Another first quotation in 20 other stories: the mean loss of the four words at the end rises from 0.00 to between 8.1 and 13.0 nats in 20 of 20.
+# **Tried.** 60 other stories, 1,083 words that an earlier word determines: a mean loss of 0.08 nats, all other words 0.81. In 25 other stories the exact loss, that of chance alone, and the model's: 0.00 and 0.02 (1,712 words), 0.92 and 0.93 (331), 2.76 and 2.77 (503). Another first quotation in 20 other stories: the mean loss of the four words at the end rises from 0.00 to between 8.1 and 13.0 nats in 20 of 20.
 
 # %% [markdown]
 # ## 1. What must the model predict?
@@ -91,7 +91,7 @@ low, high = losses_by_kind(trained, tokenizer, SEEDS)
 assert low < 0.3 and high > 0.6
 
 # %% [markdown]
-# Before training every word is a surprise. After training the dark words are those that the story picks at random; a low loss means that *this text* determines the word. [[story-shaded]]
+# Before training every word is a surprise. After training the dark words are those that the story picks at random; a low loss means that *this text* determines the word, or the form of its sentences does. [[story-shaded]]
 #
 # ### Your turn: the targets
 # The targets are the inputs **shifted by one**.
@@ -289,7 +289,7 @@ trace(one_batch, fresh(1), *next(windows(5)), sizes={"B": 16, "T": T, "C": 48})
 #
 # **Cut if short.** The four gradients.
 #
-# **Tried.** The valley: plain steps diverge from 2/30 = 0.067 on, exactly. Gradients that agree: sizes from 1e-6 to 1e6 move a weight by 1.0 in 100 steps of 0.01. With noise of size 1 around 0.1, 40 seeds: from 0.24 in the wrong direction to 0.26 in the right one, in the mean 0.06.
+# **Tried.** The valley: plain steps diverge from 2/30 = 0.067 on, exactly. Gradients that agree: sizes from 1e-6 to 1e6 move a weight by 1.0 in 100 steps of 0.01. Below that eps counts: 1e-7 moves it by 0.91, 1e-8 by 0.50, 1e-9 by 0.09. With noise of size 1 around 0.1, 200 seeds: in the mean 0.09, with a standard deviation of 0.11, and the same without m (beta1 = 0); with noise of size 0.1, 0.3 and 3: 0.70, 0.31, 0.04.
 
 # %% [markdown]
 # ## 3. One step
@@ -332,7 +332,7 @@ predict(
 )
 
 # %% [markdown]
-# The W in **AdamW** is *weight decay*: each weight also shrinks by a fraction of itself, and this has no part in m and v ([Loshchilov and Hutter 2017](https://arxiv.org/abs/1711.05101)).
+# The W in **AdamW** is *weight decay*: each weight also shrinks by a fraction of itself, and this has no part in m and v ([Loshchilov and Hutter 2017](https://arxiv.org/abs/1711.05101); here as in PyTorch, where the rate multiplies the decay, too).
 #
 # ### Your turn: AdamW
 # With $t$ the step, counted from 1, $\lambda$ the decay, and on the right the $w$ that came in:
@@ -370,7 +370,7 @@ hint("adamw_step")
 # Two running means, one correction each, one line for the weight. Common mistakes: to return the corrected means; eps inside the root; beta1 and beta2 exchanged, which never shows at the first step; the decay in the gradient.
 
 # %% [markdown]
-# If Adam divides the size of a gradient away, do small gradients still matter? A weight makes 100 steps of at most 0.01:
+# If Adam divides the size of a gradient away, do small gradients still matter? A weight makes 100 steps of at most about 0.01:
 
 # %% rows=["S2-16"]
 update = yours("adamw_step", adamw_step)
@@ -391,13 +391,13 @@ print(f"always 0.000001: {moved(torch.full((100,), 1e-6)):.2f}")
 print(f"0.1 with noise of size {spread}: {moved(0.1 + noise):.2f}")
 
 # %% tags=["source-hidden"] evidence="small-gradients" tried="seeds"
-# Checked: with other noise a weight moves less than half as far in the mean.
+# Checked: with other noise a weight moves about a tenth as far in the mean.
 SEEDS = range(20)
 noisy = [moved(0.1 + torch.randn(100, generator=torch.Generator().manual_seed(100 + seed))) for seed in SEEDS]
-assert moved(torch.full((100,), 1e-6)) > 0.98 and sum(noisy) / len(noisy) < 0.5
+assert moved(torch.full((100,), 1e-6)) > 0.98 and abs(sum(noisy) / len(noisy)) < 0.2
 
 # %% [markdown]
-# A gradient of a millionth moves the weight as far as a gradient of 1: what counts is whether the gradients **agree**. Noise largely cancels in m, while v keeps its full size. [[small-gradients]]
+# A gradient of a millionth moves the weight as far as a gradient of 1 (down to eps, which keeps a gradient of 0 harmless): what counts is whether the gradients **agree**. Noise cancels from step to step, while v keeps its full size. [[small-gradients]]
 
 # %% [markdown] tags=["note"]
 # **Say.** This is the whole of training in ten lines. Read them aloud, and let the class say what each of them does before you do. Then watch what the model becomes. The slide was made from the solutions; in a class that left the exercises out, the loop uses the library's functions.
@@ -413,7 +413,7 @@ assert moved(torch.full((100,), 1e-6)) > 0.98 and sum(noisy) / len(noisy) < 0.5
 #
 # **Cut if short.** The run with the other rate.
 #
-# **Tried.** Eight seeds of weights and windows at 0.01: in all of them frequencies, from an update between 2 and 5 to one between 19 and 28, then the token before, then the whole story from update 100 to 160 on. Three seeds at 0.03: the same, a little earlier. At 0.003 one of three runs passes through frequencies, at 0.001 none of three. The mean cosine of the vectors after two updates: 0.93 to 0.99 at 0.03, 0.83 to 0.92 at 0.01, 0.39 to 0.72 at 0.003, 0.27 to 0.40 at 0.001 (three seeds each). With the KL divergence from the predictors instead: frequencies are nearest at some updates between 3 and 16 in three of three runs, with a smaller margin. A run with Muon skips the stage.
+# **Tried.** Eight seeds of weights and windows at 0.01: in all of them frequencies, from an update between 2 and 5 to one between 19 and 28, then the token before, then the whole story from update 100 to 160 on. Three seeds at 0.03: the same, a little earlier. At 0.003 one of three runs passes through frequencies, at 0.001 none of three. The mean cosine of the vectors after two updates: 0.93 to 0.99 at 0.03, 0.59 to 0.92 at 0.01 (six seeds), 0.39 to 0.72 at 0.003, 0.19 to 0.40 at 0.001 (five seeds). With embeddings 10 times as large at the start (two seeds, 0.01): 0.22 and 0.25, and frequencies last 2 or 3 updates, not 15 to 19. All rules of the story as a fifth predictor are never nearest within 200 updates: the windows have 32 tokens. With the KL divergence from the predictors instead: frequencies are nearest at some updates between 3 and 16 in three of three runs, with a smaller margin. A run with Muon skips the stage.
 
 # %% [markdown]
 # ## 4. The loop
@@ -448,7 +448,7 @@ def step_weights(weights, gradients, m, v, step, rate):
 
 
 # %% [markdown]
-# What does the model become on the way? We compare its predictions with four **predictors**: one that knows nothing (all tokens equally likely), one that knows the frequencies of tokens, one that knows which token was before, and one that knows the whole story and all its rules. The distance is the fraction of the probability that would have to move to other tokens.
+# What does the model become on the way? We compare its predictions with four **predictors**: one that knows nothing (all tokens equally likely), one that knows the frequencies of tokens, one that knows which token was before, and one that knows which three were, counted in the training text. The distance is the fraction of the probability that would have to move to other tokens.
 
 # %%
 from tinylm_classroom import Predictors
@@ -473,12 +473,12 @@ predict(
         "nothing": "Its loss has already fallen below that of a model that knows nothing.",
         "frequencies": "",
         "the token before": "For that it must learn something about each token. What is simpler?",
-        "the whole story": "That takes many more updates.",
+        "the last three tokens": "That takes many more updates.",
     },
     because="The first large steps make all positions alike, and the best single prediction for all of them is the frequencies.",
 )
 
-# %% tags=["signature", "source-hidden"] rows=["S2-15"] deck="Frequencies first, then the token before, then the story"
+# %% tags=["signature", "source-hidden"] rows=["S2-15"] deck="Frequencies first, then the token before, then the last three"
 levels = storyworld.entropies(tokenizer, n_stories=2000)
 figures.stages(runs, levels, tokenizer.vocab_size)
 
@@ -488,11 +488,12 @@ from tinylm_classroom import bands, constant_rate
 
 for run in runs.values():
     order = [name for name, start, end in bands(run) if end - start >= 4]
-    assert order[-3:] == ["frequencies", "the token before", "the whole story"] and run.alike[2] > 0.6
+    assert order[-3:] == ["frequencies", "the token before", "the last three tokens"]
 for seed in SEEDS:
     model = fresh(seed)
     small_steps = predictors.follow(model, training_loop(model, windows(seed), 0.001, 30))
-    assert "frequencies" not in {name for name, *_ in bands(small_steps)} and small_steps.alike[2] < 0.6
+    assert "frequencies" not in {name for name, *_ in bands(small_steps)}
+    assert small_steps.alike[2] + 0.2 < runs[seed].alike[2]
 
 # %% tags=["source-hidden"] evidence="same-loop" tried="seeds"
 # Checked with other weights and windows: the library's loop has the same losses.
@@ -502,7 +503,7 @@ for seed in SEEDS:
     assert all(abs(a.loss - b.loss) < 0.02 for a, b in zip(mine, its, strict=True))
 
 # %% [markdown]
-# The dotted lines are the losses of the four predictors; no model can stay below the **floor**, because the remaining uncertainty is pure chance.
+# None of this needs the rest of the story: who owns what is learned later (section 6). The dotted lines are the losses of the first three predictors and the **floor**: on new stories no model can stay below it, because the remaining uncertainty is pure chance.
 #
 # Is this order a law? Try another rate. We also print how alike the vectors are that the head reads at different positions (their mean cosine, after two updates):
 
@@ -515,7 +516,7 @@ alike = {0.01: runs[SEEDS[0]].alike[2], other_rate: other.alike[2]}
 print({at: f"{cosine:.1f}" for at, cosine in alike.items()})
 
 # %% [markdown]
-# With a rate of 0.01 the first updates write nearly the same into every vector, which drowns the small embeddings (0.02). A model that cannot tell its positions apart predicts the same everywhere, and the best such prediction is the frequencies. With 0.001 the vectors stay different, and the model never resembles frequencies. [[stages]] The library's `train` is the same loop, and its losses are the same. [[same-loop]]
+# With a rate of 0.01 the first updates write nearly the same into every vector, which drowns the small embeddings (0.02). As long as the model can hardly tell its positions apart, it predicts nearly the same everywhere, and the best such prediction is the frequencies. With 0.001 the vectors stay different, and the model never resembles frequencies. [[stages]] The library's `train` is the same loop, and its losses are the same. [[same-loop]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The learning rate is the one number that you will search for in every training run of your life. The search is simple: a few short runs, a constant factor apart.
@@ -530,7 +531,7 @@ print({at: f"{cosine:.1f}" for at, cosine in alike.items()})
 #
 # **Cut if short.** The line to change.
 #
-# **Tried.** Three seeds of weights and windows, seven rates. After 60 updates 0.01 is the lowest in three of three, 0.03 second. After 300 updates 0.001 to 0.03 lie within 0.06 of each other in each seed, and 0.003 is the lowest in three of three. So the best rate falls when the run becomes longer.
+# **Tried.** Three seeds of weights and windows, seven rates. After 60 updates 0.01 is the lowest in three of three, 0.03 second. After 300 updates 0.001 to 0.03 lie within 0.06 of each other in each seed, and 0.003 is the lowest in three of three. So the best rate falls when the run becomes longer. One seed after 1,500 updates: 1.34, 1.37, 1.36, 1.38 at 0.001, 0.003, 0.01, 0.03; a plateau, on which places and owners are still 2 to 25 % right.
 
 # %% [markdown]
 # ## 5. Which learning rate?
@@ -556,7 +557,7 @@ predict(
     because="After 60 updates small steps have not led far enough yet. After 300 they have.",
 )
 
-# %% tags=["source-hidden"] deck="A short run needs the right rate, a longer one forgives"
+# %% tags=["source-hidden"] deck="The best rate matters after 60 updates, less after 300"
 figures.rates(recorded["rates"])
 
 # %% tags=["source-hidden"] evidence="rate-valley" tried="seeds"
@@ -568,7 +569,7 @@ for short, long in zip(short_runs, long_runs, strict=True):
 assert rate != 0.03 or abs(sum(losses[-10:]) / 10 - recorded["rates"][60][0.03][0]) < 0.15
 
 # %% [markdown]
-# After 60 updates the curve is a **U**: with too small a rate the loss falls slowly, with too large a rate each step jumps across the valley. After 300 updates all rates from 0.001 to 0.03 end close together. [[rate-valley]] So search in factors of 3, and search again when the model, the batch or the length of the run changes.
+# After 60 updates the curve is a **U**: with too small a rate the loss falls slowly, too large a rate is too large for the last steps. After 300 updates all rates from 0.001 to 0.03 end close together. [[rate-valley]] So search in factors of 3, and search again when the model, the batch or the length of the run changes.
 
 # %% [markdown] tags=["note"]
 # **Say.** Two habits of people whose training runs work: overfit one batch before any long run, and look at what the model gets right, not only at the loss. Start the real run now; it takes about twenty seconds.
@@ -583,27 +584,28 @@ assert rate != 0.03 or abs(sum(losses[-10:]) / 10 - recorded["rates"][60][0.03][
 #
 # **Cut if short.** The picture of skills.
 #
-# **Tried.** Three seeds of weights, see the picture.
+# **Tried.** One batch (a seed of its own, 60 updates): nothing wrong 0.008, not shifted 0.002, shifted twice 0.008, another text's targets 0.008, no causal mask 0.001; found: softmax 5.6, never cleared 3.2, a rate of 1.0 9.3. A model of width 8 cannot overfit the batch (1.12) and still learns. Skills: six seeds of weights; pronouns first in six of six (30 % right at update 20 or 40), places before traits in three, after them in three; owners before places in six, but traits before owners in one. Places rise from 10 to 90 % in 80 to 140 updates. Owners stop at 0.50 to 0.55; 0.91 of the guesses were said before in the story. Of the traits 28 are jobs (*At last our ...*) and 15 traits (*Everybody knew how ...*); after 400 updates, seeds 1 and 2, 0.68 and 1.00 of the jobs are right, and 0.13 and 0.07 of the others.
 
 # %% [markdown]
 # ## 6. The real run
-# Before any long run, **overfit one batch** ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)): if the model cannot memorize it, no long run will help.
+# Before any long run, **overfit one batch** ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). If the model cannot memorize it, look for the mistake before you pay for a long run. Does this test find wrong targets, too?
 
-# %% rows=["S4-56"] evidence="one-batch" tried="seeds" deck="First overfit one batch: far below the floor"
+# %% rows=["S4-56"] evidence="one-batch" tried="seeds" deck="One batch, overfitted: the steps work, the targets may be wrong"
 import itertools
 
-SEEDS = (1, 2)
+SEEDS = (1, 2, 3)
 for seed in SEEDS:
     # ESSENTIAL
-    parrot = fresh(seed)
-    same_batch = itertools.repeat(next(windows(seed)))
-    *_, last = training_loop(parrot, same_batch, 0.01, 60)
-    print(f"loss {learned(last.loss.item(), 0, 1)}, the floor is {levels.floor:.2f}")
-    # END
-    assert last.loss < levels.floor / 2
+    x, y = next(windows(seed))
+    for name, targets in {"right targets": y, "another text's": y.roll(1, 0)}.items():
+        same_batch = itertools.repeat((x, targets))
+        *_, last = training_loop(fresh(seed), same_batch, 0.01, 60)
+        print(f"{name}: {learned(last.loss.item(), 0, 1)}, the floor is {levels.floor:.2f}")
+        # END
+        assert last.loss < levels.floor / 2
 
 # %% [markdown]
-# The loss goes far below the floor: the model has memorized the batch, so model, loss and loop can learn. [[one-batch]]
+# Both go far below the floor: the batch is memorized, so gradients and steps work. Wrong targets pass, too. [[one-batch]]
 #
 # Now the language, with your loop: width 128, a rate of 0.002, and batches of 8 whole stories, each read once. **Your task:** move the slider and find the update at which the samples become stories.
 
@@ -622,24 +624,24 @@ await training_view(noted, model, tokenizer, total_steps=400, levels=levels)
 # END
 
 # %% [markdown]
-# The curve is smooth. Does each skill grow smoothly, too? We noted which words are right, sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait*, the *owner* of a thing, a *quotation*.
+# The curve is smooth. Does each skill grow smoothly, too? We noted which words are right, sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait* or job, the *owner* of a thing, a *quotation*.
 
-# %% tags=["source-hidden"] deck="Skills arrive at different times, and in no fixed order"
+# %% tags=["source-hidden"] deck="Skills arrive at different times, and two in either order"
 figures.skills([right, *recorded["skills"][1:]])
 
 # %% tags=["source-hidden"] evidence="skills-in-time" tried="seeds"
-# Checked: in each run places are right at last, quotations are not, and pronouns come early.
+# Checked: pronouns come first, places and traits in either order, quotations not at all.
 from tinylm_classroom import arrival
 
 for each in (right, *recorded["skills"]):
     assert each[100]["pronoun"] > 0.4 > 0.2 > each[100]["place"] and each[400]["place"] > 0.9
     assert each[400]["quotation"] < 0.4
-both = [right, *recorded["skills"][1:]]
-orders = [arrival(each, "place") < arrival(each, "trait") for each in both]
-assert orders == [True, False, False]
+    assert arrival(each, "pronoun") < min(arrival(each, kind) for kind in ("owner", "place", "trait"))
+orders = [arrival(each, "place") < arrival(each, "trait") for each in recorded["skills"]]
+assert True in orders and False in orders
 
 # %% [markdown]
-# The loss is a mean over words whose skills arrive at different times. Places rise from nearly none to nearly all within a hundred updates; quotations are still unsolved at the end. The order is partly chance: in the bold run places come long before traits, in the two others a third of the traits is right before a quarter of the places is. [[skills-in-time]]
+# The loss is a mean over words whose skills arrive at different times. Pronouns come first, places and traits in either order; quotations are still unsolved at the end. Owners stop at a half, a guess between names or colors of this story. Of the traits it learns the jobs (after *our*), not those after *how*. [[skills-in-time]]
 
 # %% [markdown] tags=["note"]
 # **Say.** A broken training run seldom raises an error: it has a loss, and the loss falls.
@@ -649,13 +651,13 @@ assert orders == [True, False, False]
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
-# - *The one that can see the answer* (`no causal mask`): it must first find the answer in what it reads, and in 60 updates it has only begun to.
+# - *The one that can see the answer* (`no causal mask`): it must first find the answer in what it reads, and in 60 updates it has only begun to. After 300 its loss is 0.12.
 # - *The double shift* (`shifted twice`): two words ahead is harder to predict than one, not easier.
 # - *The extra softmax* (`softmax in the model`): its probabilities pass through a second softmax, which makes them nearly equal, so the loss cannot fall far.
 #
 # **Cut if short.** The line to change.
 #
-# **Tried.** Three seeds of weights and windows, see the dots.
+# **Tried.** Three seeds of weights and windows, see the dots; one more at other rates and lengths. No causal mask: after 300 updates 0.12 in training and 0.13 on new stories, below the floor; with a rate of 0.001 after 60 updates 3.93, above nothing wrong (2.80). Another text's targets: 5.04 to 5.05 everywhere. Softmax: 5.57 to 5.73. Never cleared: 3.65 to 4.56, and 5.80 after 300. Shifted twice after 300: 1.66 in training, 10.8 on new stories.
 
 # %% [markdown]
 # ## 7. Break it: what does a mistake look like?
@@ -684,7 +686,7 @@ predict(
     because="The answer is the token just read: it only has to be copied.",
 )
 
-# %% tags=["source-hidden"] deck="New stories and samples show what the training loss hides"
+# %% tags=["source-hidden"] deck="Two of seven mistakes have a healthy training loss"
 figures.mistakes(recorded["mistakes"], levels, tokenizer.vocab_size)
 
 # %%
@@ -707,10 +709,10 @@ for name, run in again:
     }.get(name, last > 3.5)  # fmt: skip
 
 # %% [markdown]
-# - **Not shifted.** Far below the floor: impossible without a mistake or a leak. The model repeats what it read last.
+# - **Not shifted.** Far below the floor on text that is read for the first time: impossible without a mistake or a leak. The model repeats what it read last.
 # - **Shifted twice.** It looks like a healthy run. New stories with the right targets give it away, and the samples, which leave words out.
 # - **Another text's targets.** The input does not help, so the loss stops at the level of frequencies.
-# - **No causal mask.** The loss looks healthy on new stories, too, because the future can be read there. Only what it writes gives it away.
+# - **No causal mask.** The loss looks healthy on new stories, too, because the future can be read there. Only what it writes gives it away (in a longer run also a loss below the floor).
 # - **Softmax in the model.** The loss hardly moves from $\ln V$. **Gradients never cleared** and a **rate of 1.0**: far above the run with nothing wrong.
 #
 # So know $\ln V$ and the floor, compare with new text, and **read what the model writes**. [[mistakes]]
@@ -735,15 +737,15 @@ for name, run in again:
 # - A trained model has a low loss where the text determines the next word. [[story-shaded]]
 # - The targets are the inputs shifted by one; one pass checks all of them. [[one-pass]]
 # - Windows held out at random were trained on: hold out whole stories. [[shuffled-windows]]
-# - Adam divides the size of a gradient away, so gradients that agree move a weight far, even tiny ones. [[small-gradients]]
+# - Adam divides the size of a gradient away, so gradients that agree move a weight far, even tiny ones (down to eps). [[small-gradients]]
 # - A training loop of your own, with the losses of the library's. [[same-loop]]
-# - With a rate of 0.01 our model resembles frequencies first, then the token before, then the whole story. [[stages]]
-# - A short run needs the right learning rate, a longer one forgives. [[rate-valley]]
-# - A model that cannot overfit one batch cannot learn. [[one-batch]]
+# - With a rate of 0.01 our model resembles frequencies first, then the token before, then the last three tokens. [[stages]]
+# - The best rate matters after 60 updates; after 300 all from 0.001 to 0.03 are about equal. [[rate-valley]]
+# - One batch, overfitted, shows that the steps work; not that the targets are right. [[one-batch]]
 # - Skills arrive at different times, while the loss falls smoothly. [[skills-in-time]]
-# - Most mistakes raise no error; new stories and samples give them away. [[mistakes]]
+# - No mistake of seven raised an error; two of them have a healthy training loss. [[mistakes]]
 #
-# What long runs need (validation, schedules, clipping, bf16, Muon, resuming, NaN) is in *More: Training for long runs*. Next, lesson 12: how does a model write?
+# What long runs need is in *More: Training for long runs*. Next, lesson 12: how does a model write?
 
 # %% [markdown]
 # ## Sources

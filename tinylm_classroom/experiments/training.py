@@ -77,30 +77,47 @@ class Watched(NamedTuple):
 
 
 class Predictors:
-    """Four predictors of StoryWorld's stories, from one that knows nothing to one that knows all
-    there is to know, and how far a model is from each of them.
+    """Four predictors of StoryWorld's stories, from one that knows nothing to one that knows the
+    last three tokens, and how far a model is from each of them.
 
-    read: the ids (N) from which the simple ones count. stories: on whose words they are compared.
+    read: the ids (N) from which they count. stories: on whose words they are compared.
     """
 
     def __init__(self, tokenizer: Any, read: Tensor, stories: Sequence[Story]):
         V = tokenizer.vocab_size
-        pairs = torch.zeros(V, V)  # row: the token before, column: the next token
-        pairs.index_put_((read[:-1], read[1:]), torch.tensor(1.0), accumulate=True)
-        texts = ["\n" + story.text + "\n" for story in stories]
-        rows = [torch.tensor(tokenizer.encode(text)) for text in texts]
+        rows = [torch.tensor(tokenizer.encode("\n" + story.text + "\n")) for story in stories]
         self.tokenizer = tokenizer
         self.ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (B, T + 1)
         lengths = torch.tensor([len(row) - 1 for row in rows])
         self.counted = torch.arange(self.ids.shape[1] - 1) < lengths[:, None]  # (B, T)
-        before = self.ids[:, :-1][self.counted]  # (N)
-        every = pairs.sum(0) / pairs.sum()
+        every = torch.bincount(read[1:], minlength=V) / (len(read) - 1)  # (V)
+        after = [every.expand(int(self.counted.sum()), V)]  # (N, V) for each number of tokens
+        for n in (1, 2, 3):
+            after.append(self._after(n, read, after[-1]))
         self.probs = {
-            "nothing": torch.full((len(before), V), 1 / V),
-            "frequencies": every.expand(len(before), V),
-            "the token before": (pairs / pairs.sum(1, keepdim=True).clamp(min=1))[before],
-            "the whole story": torch.cat([_exact(tokenizer, text[1:]) for text in texts]),
+            "nothing": torch.full_like(after[1], 1 / V),
+            "frequencies": after[0],
+            "the token before": after[1],
+            "the last three tokens": after[3],
         }
+
+    def _after(self, n: int, read: Tensor, fewer: Tensor) -> Tensor:
+        """The probabilities (N, V) of the token after the last n, counted in `read`; those of
+        `fewer` where these n tokens do not occur in it.
+        """
+        V = self.tokenizer.vocab_size
+        powers = (V + 1) ** torch.arange(n)  # n tokens as one number
+        before = torch.nn.functional.pad(self.ids[:, :-1], (n - 1, 0), value=V)
+        asked = (before.unfold(1, n, 1) * powers).sum(-1)[self.counted]  # (N)
+        contexts, row = asked.unique(return_inverse=True)
+        found = (read[:-1].unfold(0, n, 1) * powers).sum(-1)
+        at = torch.searchsorted(contexts, found).clamp(max=len(contexts) - 1)
+        known = contexts[at] == found
+        counts = torch.zeros(len(contexts), V)
+        where = at[known], read[n:][known]
+        counts = counts.index_put_(where, torch.tensor(1.0), accumulate=True)[row]  # (N, V)
+        n_found = counts.sum(1, keepdim=True)
+        return torch.where(n_found > 0, counts / n_found.clamp(min=1), fewer)
 
     def distances(self, model: TransformerLM) -> dict[str, float]:
         """The fraction of the model's probability that would have to move to other tokens to make
@@ -159,18 +176,6 @@ def written(
     new = generate(model, ids, n, temperature=heat, generator=generator)  # (1, T + n)
     text = tokenizer.decode(new[0].tolist()).removeprefix("\n")
     return " ".join(text.replace("\n", " \N{DOWNWARDS ARROW WITH CORNER LEFTWARDS} ").split())
-
-
-def _exact(tokenizer: Any, text: str) -> Tensor:
-    """The exact probabilities (T, V) of each token of a story that ends with its line end."""
-    reader = storyworld.Reader()
-    words = storyworld.words(text)
-    probs = torch.zeros(len(words), tokenizer.vocab_size)
-    for row, word in zip(probs, words, strict=True):
-        for possible, p in reader.next_word_probs().items():
-            row[tokenizer.ids[possible]] = p
-        reader.read(word)
-    return probs
 
 
 def new_model(tokenizer: Any, seed: int, d_model: int = 48) -> TransformerLM:

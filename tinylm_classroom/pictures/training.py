@@ -28,7 +28,7 @@ TYPE = 19
 LETTER = {"family": "monospace", "va": "center_baseline"}
 COLORS = dict(
     zip(
-        ("nothing", "frequencies", "the token before", "the whole story"),
+        ("nothing", "frequencies", "the token before", "the last three tokens"),
         ("#8b95a0", SERIES[1], SERIES[0], SERIES[2]),
         strict=True,
     )
@@ -115,7 +115,7 @@ def stages(runs: Mapping[int, Watched], levels: Entropies, n_tokens: int) -> Non
     """Shows the loss of the first run over a ground that says which predictor the model resembles,
     a strip of such grounds for each other run, and what the first one writes in each stage.
     """
-    title = "Frequencies first, then the token before, then the story"
+    title = "Frequencies first, then the token before, then the last three"
     first, *others = runs
     run = runs[first]
     end = len(run.losses)
@@ -180,7 +180,7 @@ def _draw_bands(ax: Axes, run: Watched) -> None:
     for name, left, stop in _drawn(run):
         if stop / left < widest[name]:
             continue
-        label = name.replace("the token ", "the token\n").replace("the whole ", "the whole\n")
+        label = name.removesuffix(" tokens").replace("token ", "token\n").replace("last ", "last\n")
         style = {"size": TYPE, "weight": "bold", "color": COLORS[name], "va": "top"}
         at = 0.97 * end if stop == end else math.sqrt(left * stop)
         ax.text(at, 9.6, label, ha="right" if stop == end else "center", **style)
@@ -201,7 +201,7 @@ def rates(found: Mapping[int, Mapping[float, Sequence[float]]]) -> None:
     """Shows the loss at the end of runs over the learning rate, {updates: {rate: one loss for each
     seed}}, a dot for each seed.
     """
-    title = "A short run needs the right rate, a longer one forgives"
+    title = "The best rate matters after 60 updates, less after 300"
     with axes(title, "learning rate", "loss at the end (nats per token)", (11.4, 5.6)) as (
         figure,
         ax,
@@ -235,7 +235,7 @@ def skills(runs: Sequence[Mapping[int, Mapping[str, float]]]) -> None:
     """Shows the fraction right over the updates, a panel for each skill and a line for each run,
     {update: {skill: fraction}}; the first run is bold.
     """
-    title = "Skills arrive at different times, and in no fixed order"
+    title = "Skills arrive at different times, and two in either order"
     names = SKILLS
     with drawing(11.4, 4.8) as figure:
         panels = figure.subplots(1, len(names), sharey=True)
@@ -273,7 +273,7 @@ def mistakes(
     """Shows for each mistake the training loss and the loss on new stories, a dot for each run, and
     how the model of the first run writes.
     """
-    title = "New stories and samples show what the training loss hides"
+    title = "Two of seven mistakes have a healthy training loss"
     with axes(title, "loss in nats per token", " ", (11.4, 5.75)) as (figure, ax):
         for row, runs in enumerate(found.values()):
             ax.axhline(row + 0.5, color="#e3e8ed", linewidth=1)
