@@ -634,7 +634,7 @@ assert token_losses(no_ffn, ids).mean() > 1.7 * token_losses(model, ids).mean()
 #
 # $$F = \tfrac{8}{3}\, C$$
 #
-# The result is often rounded to a multiple of 64: with $C = 128$, as in the shipped model, to 320. Where does a model do most of its work? We count the multiplications for one token, which sees a text of full length:
+# The result is often rounded to a multiple of 64. What is it for the shipped model, with $C = 128$? You have met this number in section 1. Where does a model do most of its work? We count the multiplications for one token, which sees a text of full length:
 
 # %%
 from tinylm_classroom import zeros_of_two_dropouts
