@@ -172,7 +172,7 @@ def harm(
     wanted = ids_of_words(tokenizer, words)  # (N)
     at = torch.isin(ids[:, 1:], wanted)  # (B, T - 1)
     rise = token_losses(changed, ids) - token_losses(model, ids)  # (B, T - 1)
-    said = changed(ids[:, :-1]).argmax(-1)[at]  # (N)
+    said = changed(ids[:, :-1]).argmax(-1)[at]  # (M)
     right = torch.isin(said, wanted).double().mean().item()
     return Harm(rise[at].mean().item(), rise[~at].mean().item(), right)
 

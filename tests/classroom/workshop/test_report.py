@@ -33,7 +33,7 @@ def model_of(text, monkeypatch, *mine: str) -> TransformerLM:
     """A model in which some parts are a student's."""
     states = [
         PartState(name, "done", "", find_exercise(name).reference) if name in mine else PartState(name, "open")
-        for name in dict.fromkeys(("softmax", "rms_norm", "silu", "swiglu", *mine))
+        for name in dict.fromkeys(("softmax", "rms_norm", "silu", "layer_norm", *mine))
     ]
     monkeypatch.setattr(building, "read_parts", lambda: states)
     monkeypatch.setattr(rooms, "read_parts", lambda: states)
