@@ -40,8 +40,8 @@ const SHEET = `
 .tinylm-view.sampling .wrong { color: var(--bad); font-size: var(--type-label); margin: 6px 0 0 }
 .reveal .written .tinylm-view.sampling :is(.write, .legend, .own, thead th:nth-child(3)) { display: none }
 .reveal .written .tinylm-view.sampling table { table-layout: auto }
-.reveal .written .tinylm-view.sampling :is(td, th) { height: 34px; line-height: 32px; font-size: var(--type-label); white-space: nowrap }
-.reveal .written .tinylm-view.sampling tr.cut td { max-width: 0 } .reveal .written .tinylm-view.sampling td:nth-child(2) { width: 100% } .reveal .written .tinylm-view.sampling .track { height: 24px } .reveal .written .tinylm-view.sampling .track i { height: 24px }
+.reveal .written .tinylm-view.sampling :is(td, th) { height: 33px; line-height: 31px; font-size: var(--type-label); white-space: nowrap }
+.reveal .written .tinylm-view.sampling tr.cut td { max-width: 0; white-space: normal } .reveal .written .tinylm-view.sampling td:nth-child(2) { width: 100% } .reveal .written .tinylm-view.sampling .track { height: 24px } .reveal .written .tinylm-view.sampling .track i { height: 24px }
 .tinylm-view.sampling .note { color: var(--quiet); font-size: var(--type-small); margin: 8px 0 0 }
 `;
 
