@@ -40,7 +40,7 @@ from tinylm_lib.pretrained import load_pretrained
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 
-# %% tags=["signature"] deck="One stream, three blocks that add to it: for Mia only the end is right"
+# %% tags=["signature"] deck="For Mia the word is right only at the end"
 kite = "One sunny day, brave {} had a red kite."
 pair = ["Mia", "Carlos"]  # try ["Sofia", "Omar"]
 figures.whole_model(model, tokenizer, kite, pair)
@@ -275,7 +275,7 @@ def first_loss(std, seed):
     torch.manual_seed(seed)
     untrained = TransformerLM(model.config)
     untrained.lm_head.weight.normal_(std=std)  # (V, C)
-    return loss_of(untrained(sets[0]), sets[0])
+    return loss_of(untrained(sets[0][:20]), sets[0][:20])
 
 
 first_losses = {std: [first_loss(std, seed) for seed in SEEDS] for std in spreads}
@@ -356,7 +356,7 @@ streams = streams_of([kite.format(name) for name in names])
 for depth in (1, 2, 3):
     said = read(streams[depth])[:, he]  # (40)
     girls, boys = said[:20].mean(), said[20:].mean()
-    print(f"block {depth - 1}: He {girls:.2f} for girls, {boys:.2f} for boys")
+    print(f"block {depth - 1}: He {girls:.2f} (girls), {boys:.2f} (boys)")
 
 # %% tags=["source-hidden"] evidence="same-for-all-names" tried="held-out"
 # Checked in two other sentences: after block 0 no difference, after block 1 still He for most girls.
@@ -429,7 +429,7 @@ for found, at_name in zip((streams, *others), (6, 6, 5), strict=True):
 with torch.no_grad():
     without = streams[2] + b2.ffn(b2.ffn_norm(streams[2]))  # (40, T, C)
 says_she = read(without)[:, she]  # (40)
-print(f"no attention in block 2: She for {(says_she > 0.5).sum()} of 40 names")
+print(f"no attention in block 2: {(says_she > 0.5).sum()} of 40 She")
 
 # %% tags=["source-hidden"] evidence="attention-fetches" tried="held-out"
 # Checked in two other sentences: without attention She, also for boys; without feed-forward both are right.
@@ -456,7 +456,7 @@ small = tuple(tokenizer.encode(word)[0] for word in (" he", " she"))
 # %% tags=["source-hidden"] deck="Mia, or She: which word decides now?"
 alone = {"Mia": exchanged(cup_streams, 0, 6, *small), "She": exchanged(cup_streams, 0, 11, *small)}
 predict(
-    "We exchange one word of this text for that of a boy's text. For which word does the model then say *he* after *There*?",
+    "*Mia came to Foxhollow. She had a gray cup. There* ... We exchange one word for that of a boy's text. For which word does the model then say *he*?",
     key=lambda: max(alone, key=alone.get) if max(alone.values()) > 0.9 else "both are needed",
     choices={
         "Mia": "It decided in the first sentence. But which word is nearer now, and shows the gender as well?",
@@ -529,8 +529,8 @@ n_tokens, width, inner, layers = 10_000, 256, 1024, 4
 attention = 4 * width * width  # query, key, value, output
 ffn = 2 * width * inner + inner + width  # two matrices and their biases
 norms = 2 * 2 * width  # two LayerNorms, each with a gain and an offset
-tables = n_tokens * width + 512 * width  # tokens, positions
-by_hand = tables + layers * (attention + ffn + norms) + 2 * width  # final norm
+rest = n_tokens * width + 512 * width + 2 * width  # tables, final norm
+by_hand = rest + layers * (attention + ffn + norms)
 # END
 gpt = TransformerLM(preset("gpt"))
 assert n_parameters(gpt) == by_hand
@@ -658,7 +658,7 @@ show(TransformerLM)
 # - An untrained model with a head of its own has a first loss of about $\ln V + s^2/2$. [[untrained]]
 # - An early reading can be wrong: after block 0 it is *He* for every name. [[same-for-all-names]]
 # - After *Mia had a red kite.* the model takes the gender from the name until the last block. [[where-the-gender-is]]
-# - There, block 2's attention fetches it. [[attention-fetches]]
+# - In that text, the attention of block 2 fetches it. [[attention-fetches]]
 # - If a pronoun follows, the gender is at the pronoun instead. [[another-sentence]]
 # - Your count agrees with the built model to the last parameter. [[count-by-hand]]
 # - In four models of very different size the feed-forwards hold the most parameters. [[feed-forwards-hold-most]]

@@ -62,7 +62,7 @@ def whole_model(model: TransformerLM, tokenizer: Any, text: str, names: Sequence
     ids = tokenizer.encode("\n" + text.format(names[0]))
     top = FIRST + n * BLOCK
     depths = [FIRST - 0.1 + i * BLOCK for i in range(n + 1)]
-    with axes(title, "parts of the model", "depth", (11.4, 5.9)) as (figure, ax):
+    with axes(title, "parts of the model", "depth", (11.4, 5.8)) as (figure, ax):
         arrow(ax, (STREAM, 0.3), (STREAM, top + 0.71), "C", width=5)
         for i in range(n):
             _draw_block(ax, FIRST + i * BLOCK, f"block {i}")
