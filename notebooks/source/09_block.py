@@ -23,7 +23,7 @@
 #
 # **Cut if short.** The line to change; keep the picture.
 #
-# **Tried.** Three seeds for each line of the picture, rate 0.001, 1,000 updates. Below 4.5 for the first time: with plus signs 8 blocks after 60 updates, 24 after 100; without, 2 blocks after 120 (three of three), 4 after 280 to 360, 8 in none; one run of 8 blocks over 2,000 updates never leaves 4.97 to 5.05. Other rates, whole texts, 60 updates: 8 blocks without plus signs have 5.80, 5.10, 5.16 and 5.15 at 0.0001, 0.001, 0.01 and 0.1, with them 5.68, 4.08, 2.52 and 4.82. At the rate 0.01, 30 updates, three seeds: replaced 3.68 to 3.84 with 1 block, 4.86 to 5.04 with 2, 5.11 to 5.17 with 4, 8 and 16; added 2.85 to 3.24 with 1 to 4, 3.52 to 3.65 with 8, 4.09 to 4.54 with 16.
+# **Tried.** Three seeds for each line of the picture, rate 0.001, 1,000 updates. Below 4.5 for the first time: with plus signs 8 and 24 blocks after 60 updates; without, 2 blocks after 140 (three of three), 4 after 280 to 380, 8 in none; one run of 8 blocks over 2,000 updates never leaves 4.97 to 5.05. A plus sign at one of the two parts only is not enough: 8 blocks, 60 updates, 5.11 (attention) and 5.10 (feed-forward), both 4.08, none 5.10 (one seed). Other rates, whole texts, 60 updates: 8 blocks without plus signs have 5.80, 5.10, 5.16 and 5.15 at 0.0001, 0.001, 0.01 and 0.1, with them 5.68, 4.08, 2.52 and 4.82. At the rate 0.01, 30 updates, three seeds: replaced 3.68 to 3.84 with 1 block, 4.86 to 5.04 with 2, 5.11 to 5.17 with 4, 8 and 16; added 2.85 to 3.24 with 1 to 4, 3.52 to 3.65 with 8, 4.09 to 4.54 with 16.
 
 # %% [markdown]
 # ## 1. One plus sign
@@ -45,7 +45,7 @@ predict(
         "as much as a model of 2 blocks": "The others would have to do nothing. Without a plus sign that means copying the vector exactly.",
         "only how frequent each word is": "",
     },
-    because="Its loss stays where a reader would be who ignores the text.",
+    because="Its loss stays at that of a reader who knows only the word frequencies.",
 )
 
 # %%
@@ -59,7 +59,7 @@ V = tokenizer.vocab_size
 tokens = stacks.stories(tokenizer)  # (N)
 counting_only = stacks.counting_only(tokens)  # knows only the word frequencies
 
-# %% tags=["signature", "source-hidden"] deck="One plus sign decides"
+# %% tags=["signature", "source-hidden"] deck="With plus signs 24 blocks learn; without, 8 hardly do"
 figures.runs(stacks.recorded("runs"), counting_only)
 
 # %% tags=["source-hidden"] evidence="plus-learns" tried="seeds"
@@ -76,9 +76,9 @@ assert abs(sum(again[40:]) / 20 - runs["replace", 2, 0][2]) < 0.15
 # %% [markdown]
 # With the sign, 24 blocks learn at once. Without it, 2 blocks first wait for a hundred updates and 4 for some hundreds, while 8 know only the word frequencies, even after 1,000. [[plus-learns]] A part that adds to its input has a **residual connection**, also called a *skip connection* ([He et al. 2016](https://arxiv.org/abs/1512.03385)).
 #
-# This should surprise you: a deeper model can be at least as good as a shallow one, because its additional blocks only have to do nothing. But without a plus sign, doing nothing means copying the vector exactly, and that has to be learned. With it, a block does nothing if its last maps are 0.
+# A deeper model should be at least as good as a shallow one: its additional blocks only have to do nothing. But blocks without plus signs are a **chain**: each result is all that the next block gets, so doing nothing means copying the vector exactly, and that has to be learned. With the sign, a block does nothing if its last maps are 0.
 #
-# This is how the vectors pass all blocks. `join` is `replace` or `add`:
+# This is how the vectors pass all blocks (`join` is `replace` or `add`). Then try it yourself, with steps ten times as long (0.01), so that 30 updates are enough:
 
 # %%
 from tinylm_classroom import learned, show
@@ -86,7 +86,7 @@ from tinylm_classroom import learned, show
 show(stacks.vectors)
 
 # %% deck="4 blocks at a learning rate of 0.01: with or without a plus sign?"
-n_blocks, plus = 4, False  # try (4, True), (1, False) and (16, True)
+n_blocks, plus = 4, False  # try (4, True), (1, False) and (8, True)
 # ESSENTIAL
 lm = stacks.untrained(V, n_blocks, seed=1)
 read = stacks.reading(lm, stacks.add if plus else stacks.replace)
@@ -112,13 +112,13 @@ print(f"with the word frequencies alone: {counting_only:.2f}")
 #
 # **Cut if short.** The line to change at the end; say its result.
 #
-# **Tried.** Three seeds, 8 blocks: whole texts, replaced 0.84 to 0.90; added 0.42 to 0.49; words alone, replaced 0.05 to 0.07 and added 0.01 to 0.02. 4 blocks without plus signs, rate 0.001, 60 updates: whole texts 5.0 to 5.1, words alone 3.6 to 3.7. At 0.003: words alone 3.3; at 0.01 4.1 to 4.3. For whole texts no rate helps 8 blocks (note of section 1).
+# **Tried.** Three seeds, 8 blocks: whole texts, replaced 0.84 to 0.90; added 0.42 to 0.49; words alone, replaced 0.05 to 0.07 and added 0.01 to 0.02. 4 blocks without plus signs, rate 0.001, 60 updates: whole texts 5.0 to 5.1, words alone 3.6 to 3.7. At 0.003: words alone 3.3; at 0.01 4.1 to 4.3. For whole texts no rate helps 8 blocks (note of section 1). The cosine alone does not decide: 24 blocks added have 0.73 to 0.78 and learn, 2 replaced 0.47 to 0.49 and wait. The own word can be read after 1, 2, 4, 8 and 24 blocks in 0.22, 0.11, 0.12, 0.11 and 0.11 of the positions (replaced), 0.75, 0.70, 0.62, 0.51 and 0.34 to 0.39 (added), 0.79 to 0.82 (words alone, replaced). Averaging as a dose, 4 blocks in a chain, two seeds: own value only 3.6, half of it the word before 4.5, mean of all before 5.0 to 5.1.
 
 # %% [markdown]
 # ## 2. Lost on the way forward
-# Attention returns a weighted average of values (lesson 05). If it *replaces* the vector, a position keeps of its own word only what the average contains. After many averages all positions may look alike. The mean **cosine** of two positions measures that: it is 1 if all vectors point in one direction.
+# Attention returns a weighted average of values (lesson 05). If it *replaces* the vector, a position keeps of its own word only what the average contains. After many averages all positions may look alike: then the mean **cosine** of two positions is near 1.
 #
-# For comparison we let a model read each word **alone**, as a text of its own. There attention has nothing to average, and everything else is the same.
+# For comparison, a model reads each word **alone**, as a text of its own: attention has nothing to average there, and the rest is the same.
 
 
 # %%
@@ -139,8 +139,8 @@ texts = tokens[:256].view(8, 32)  # (B, T)
 def likeness_by_depth(ids, join):
     found = []
     for seed in SEEDS:
-        stream = stacks.vectors(stacks.untrained(V, 8, seed), join, ids)
-        found.append([likeness(x.view(8, 32, -1)) for x in stream])
+        xs = stacks.vectors(stacks.untrained(V, 8, seed), join, ids)
+        found.append([likeness(x.view(8, 32, -1)) for x in xs])
     return torch.tensor(found)  # (3, 9)
 
 
@@ -159,10 +159,10 @@ replaced, added, alone = alike.values()  # (3, 9) each
 assert replaced[:, -1].min() > 0.75 > 0.6 > added[:, -1].max() and alone.max() < 0.2
 
 # %% [markdown]
-# Without the plus sign the positions become alike, and averaging makes them so: read alone, they do not. With the plus sign it happens far less, because the old vector stays in the sum. [[positions-alike]] This is **rank collapse** ([Dong et al. 2021](https://arxiv.org/abs/2103.03404)).
+# Without the plus sign the positions become alike, and averaging makes them so: read alone, they do not. With the plus sign the old vector stays in the sum, and after 8 blocks they still differ. [[positions-alike]] This is **rank collapse** ([Dong et al. 2021](https://arxiv.org/abs/2103.03404)).
 #
 # ### Is that why the chain learns so late?
-# If averaging is the reason, then a chain should learn when it reads each word alone, although it knows much less there. We train 4 blocks in both ways:
+# Then a chain should learn when it reads each word alone, although it knows much less there. We train 4 blocks in both ways, at a learning rate of 0.001:
 
 
 # %%
@@ -184,7 +184,7 @@ predict(
     choices={
         "the one that reads whole texts": "They contain more, but at each position the word itself is averaged away.",
         "the one that reads each word alone": "",
-        "neither": "Nothing is averaged when a word is read alone. What, then, should stop this model?",
+        "neither": "At a rate of 0.001 one of them learns. Keep your doubt: longer steps come next.",
     },
     because="Alone, a word cannot be averaged away, so the model learns which word follows which.",
 )
@@ -194,12 +194,27 @@ for reads_alone, found in by_reading.items():
     name = "words alone" if reads_alone else "whole texts"
     print(f"4 blocks, {name}: loss", *(learned(loss, 3, 6) for loss in found))
 
+# %% slide="skip"
+many = tokens[:5_120].view(-1, 32)  # (B, T)
+
+
+def word_read(join, n_blocks):
+    """How often a linear map finds a position's own word in its vector, for each seed."""
+    return [stacks.own_word(stacks.untrained(V, n_blocks, seed), join, many) for seed in SEEDS]
+
+
+lost, kept = word_read(stacks.replace, 2), word_read(stacks.add, 8)
+print("own word found, 2 blocks, replaced:", *(learned(x, 0, 1) for x in lost))
+print("own word found, 8 blocks, added:", *(learned(x, 0, 1) for x in kept))
+print(f"guessing the most frequent word: {tokens.bincount().max() / len(tokens):.2f}")
+
 # %% tags=["source-hidden"] evidence="own-word-lost" tried="seeds"
 # Checked: with each seed.
+assert max(lost) < 0.15 < 0.4 < min(kept)
 assert min(by_reading[False]) > counting_only - 0.2 and max(by_reading[True]) < counting_only - 0.7
 
 # %% [markdown]
-# After 60 updates, the chain that sees **less** has learned more. So averaging is a reason why a chain starts so late on texts. [[own-word-lost]] Is it the only one? Here are 8 blocks on words alone, at the learning rate that we used in section 1:
+# The chain that sees **less** has learned more. On texts a position's own word is lost: after 2 blocks a linear map finds it no more often than a guess, with plus signs in half of the positions even after 8. So averaging is one reason. [[own-word-lost]] Is it the only one? Here are 8 blocks on words alone, with steps ten times as long:
 
 # %%
 rate = 0.01  # try 0.001
@@ -207,7 +222,7 @@ loss = train_chain(True, seed=1, n_blocks=8, rate=rate)
 print(f"8 blocks, words alone, rate {rate}: loss {learned(loss, 3, 6)}")
 
 # %% [markdown]
-# No. Nothing is averaged here, and still this chain learns nothing at 0.01, though it does at 0.001. The second reason has to do with the length of a step, so we look at the way back.
+# No: nothing is averaged, and still this chain learns nothing at 0.01, though it does at 0.001. The second reason has to do with the length of a step, on the way back.
 
 # %% [markdown] tags=["note"]
 # **Say.** Second suspect: the way back. The slopes of a chain multiply. Everybody has read that gradients then vanish or explode. Here they explode in one chain and keep their size in the other, and both fail. What counts is how far a gradient can be trusted.
@@ -224,7 +239,7 @@ print(f"8 blocks, words alone, rate {rate}: loss {learned(loss, 3, 6)}")
 #
 # **Cut if short.** The eight ways; keep the formula and the last picture.
 #
-# **Tried.** 24 blocks, six seeds, gradient of block 0 divided by that of block 23: SwiGLU, replaced 3,230 to 11,970; GELU, replaced 0.5 to 4.8; added 3.7 to 4.8 with SwiGLU and 3.3 to 5.0 with GELU. So the gated product makes it explode, not the norms. The cosine, 8 blocks, words alone, mean of three seeds, falls below one half at 0.00003 (SwiGLU) and 0.00016 (GELU) when replaced, and at 0.0034 and 0.0030 when added. At 0.01 it is gone with the plus sign, too (-0.13 to -0.07), and still one step lowers the loss by 1.4 to 1.7, while in the chain no step from 0.00001 to 0.03 lowers it by more than 0.7. With 4 blocks: 0.0003 and 0.0009 against 0.006. Rates: 8 blocks, words alone, 60 updates, five seeds. Replaced: 4.5 to 4.6 at 0.0003, 4.0 to 4.2 at 0.001, 4.3 to 4.9 at 0.003, 5.0 to 5.1 from 0.01 on. Added: 4.6 to 4.7, 3.5 to 3.6, 2.7 to 2.9, 2.7 to 2.8, 2.9 to 3.2, and 3.7 to 4.4 at 0.1. With GELU (two seeds) replaced 4.4 at 0.001 and 5.1 at 0.01, added 3.0 to 3.1 at 0.01.
+# **Tried.** 24 blocks, six seeds, gradient of block 0 divided by that of block 23: SwiGLU, replaced 3,230 to 11,970; GELU, replaced 0.5 to 4.8; added 3.7 to 4.8 with SwiGLU and 3.3 to 5.0 with GELU. So the gated product makes it explode, not the norms. The cosine, 8 blocks, words alone, mean of three seeds, falls below one half at 0.00003 (SwiGLU) and 0.00016 (GELU) when replaced, and at 0.0034 and 0.0030 when added. At 0.01 it is gone with the plus sign, too (-0.13 to -0.07), and still one step lowers the loss by 1.4 to 1.7, while in the chain no step from 0.00001 to 0.03 lowers it by more than 0.7. That is the batch of the gradient; on another one a step of 0.01 lowers it by 0.40 with the plus sign and 0.18 in the chain (six seeds). On whole texts the limits are 0.000016 and 0.0016. With 4 blocks: 0.0003 and 0.0009 against 0.006. Rates: 8 blocks, words alone, 60 updates, five seeds. Replaced: 4.5 to 4.6 at 0.0003, 4.0 to 4.2 at 0.001, 4.3 to 4.9 at 0.003, 5.0 to 5.1 from 0.01 on. Added: 4.6 to 4.7, 3.5 to 3.6, 2.7 to 2.9, 2.7 to 2.8, 2.9 to 3.2, and 3.7 to 4.4 at 0.1. With GELU (two seeds) replaced 4.4 at 0.001 and 5.1 at 0.01, added 3.0 to 3.1 at 0.01.
 
 # %% [markdown]
 # ## 3. Lost on the way back
@@ -275,7 +290,7 @@ assert abs(ways - gradient_at_start([a, b, c], plus=True)) < 1e-6
 # %% [markdown]
 # Multiply out $(1+a)(1+b)(1+c)$: each term is one way back, eight in all ([Veit et al. 2016](https://arxiv.org/abs/1605.06431)). The chain had only the last one. Now one way **passes no part at all**, and its slope is 1, however many blocks there are. [[a-way-of-slope-1]]
 #
-# How large are the gradients of real blocks? We stack 24, with the two kinds of feed-forward of lesson 08:
+# How large are the gradients of real blocks? We stack 24, with both feed-forwards of lesson 08:
 
 
 # %%
@@ -300,12 +315,16 @@ grown = {name: each[:, 0] / each[:, -1] for name, each in gradients.items()}
 assert grown["SwiGLU, replaced"].min() > 300 and grown["SwiGLU, added"].max() < 15
 assert grown["GELU, replaced"].min() > 0.05 and grown["GELU, replaced"].max() < 30
 
-# %% tags=["source-hidden"] evidence="size-is-not-enough" tried="seeds"
-# Checked: with each seed the chain with GELU learns nothing at 0.01 on words alone.
-assert min(train_chain(True, seed, 8, 0.01, ffn="gelu") for seed in SEEDS) > counting_only - 0.2
+# %% [markdown]
+# SwiGLU multiplies two maps of one vector, so its slopes are large, and their product **explodes**. With GELU the size hardly changes, and with the plus sign the first and the last block differ by less than a factor of ten. [[slopes-multiply]] So does the chain with GELU learn at 0.01, on words alone?
+
+# %% evidence="size-is-not-enough" tried="seeds"
+with_gelu = [train_chain(True, seed, 8, 0.01, ffn="gelu") for seed in SEEDS]
+print("8 blocks with GELU, rate 0.01: loss", *(learned(loss, 3, 6) for loss in with_gelu))
+assert min(with_gelu) > counting_only - 0.2
 
 # %% [markdown]
-# SwiGLU multiplies two maps of one vector, so its slopes are large, and their product **explodes**. With GELU the size hardly changes, and with the plus sign the first and the last block differ by less than a factor of ten. [[slopes-multiply]] But the size is not the reason: the chain with GELU fails just the same on words alone at 0.01. [[size-is-not-enough]]
+# It fails just the same, so the size is not the reason. [[size-is-not-enough]]
 #
 # ### How far does a gradient hold?
 # A gradient says how the loss changes for *small* steps. How small? We let every weight take one step against its gradient and compute the gradient again. If the cosine between the two is low, the first gradient was right only for less than this step.
@@ -319,9 +338,9 @@ alone = stacks.reading(lm_8, stacks.add if adds else stacks.replace, alone=True)
 turned = stacks.after_step(lm_8, alone, batch, step)
 # END
 print(f"cosine of the two gradients {learned(turned.cosine, -0.5, 1.01)}")
-print(f"change of the loss {learned(turned.change, -3, 2)}")
+print(f"change of the loss of this batch {learned(turned.change, -3, 2)}")
 
-# %%
+# %% slide="skip"
 steps = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 
 
@@ -359,11 +378,11 @@ assert max(at["replace", 0.001]) < 4.3 < 4.9 < min(at["replace", 0.01])
 assert max(at["add", 0.01]) < 2.9 < min(at["add", 0.001])
 
 # %% [markdown]
-# Left: the plus sign moves the limit of a step by a factor of about 100 with SwiGLU, and of 20 with GELU. [[limit-moves]] Why? A step that changes a small slope by half changes 1 plus this slope by little, and a chain has only the product of the slopes.
+# Left: the plus sign moves the limit of a step by a factor of about 100 with SwiGLU, and of 20 with GELU. [[limit-moves]] Why? A step that changes a slope from 0.2 to 0.1 halves the product of a chain, but it changes 1.2 to 1.1, by only 8 percent.
 #
-# Right: AdamW moves each weight by about the learning rate (lesson 11), so the rates move as well. The chain learns at 0.001 and not at 0.01, where the model with plus signs is at its best. [[rates-move]]
+# Right: AdamW moves each weight by about the learning rate (lesson 11), so the rates move as well. The chain learns at 0.001 and not at 0.01, where the model with plus signs still learns well. [[rates-move]]
 #
-# At 0.01 its gradient does not hold for a whole step either. But the step still pays: one such step lowers the loss by more than 1 nat with the plus sign, and in the chain no step does, short or long. [[limit-moves]] (Gradients that change that strongly from one *input* to the next are called **shattered**, [Balduzzi et al. 2017](https://arxiv.org/abs/1702.08591).)
+# Both learn best at steps somewhat longer than this limit, so it is not the best rate, but it moves with it. At 0.01, one step lowers the loss *of its own batch* by more than 1 nat with the plus sign; in the chain no step, short or long, lowers it by even 0.8. [[limit-moves]] (Gradients that change that strongly from one *input* to the next are called **shattered**, [Balduzzi et al. 2017](https://arxiv.org/abs/1702.08591).)
 
 # %% [markdown] tags=["note"]
 # **Say.** What runs past all parts is the residual stream, and in the trained model it is a plain sum. So we can take one term out of it, which nobody could do with a chain.
@@ -374,14 +393,14 @@ assert max(at["add", 0.01]) < 2.9 < min(at["add", 0.001])
 #
 # **Usual answers.**
 # - *The last feed-forward, because it adds the longest vector* (`the feed-forward of block 2`): Long is not the same as important. Only the last norm and the head read it.
-# - *None, because the others replace it* (`none of them`): That would be an ensemble. There are six parts, and each was trained with the others.
+# - *The attention of block 2, because it is the last one* (`the attention of block 2`): It finds only what earlier parts brought in.
 # - *Subtract at the end what the part had added* (`subtracted afterwards`): The later parts have read it by then.
 # - *Stop at the part* (`stops there`): The others still add.
 # - *if out* (`the first stays`): 0 is a number, and False.
 #
 # **Cut if short.** The lengths; keep the picture and the view.
 #
-# **Tried.** Five sets of 20 new stories, loss 0.82 to 0.83. Without attention of block 0 2.79 to 2.95, of block 1 1.84 to 1.99, of block 2 1.42 to 1.53; without the feed-forwards 1.05 to 1.09, 0.82 to 0.83 (as good as with it) and 0.99 to 1.01. Without a plus sign alone 2.07 to 8.06, and always at least 1 more than without the part. The last feed-forward adds 1.56 to 1.61 lengths of the stream, the others 0.15 to 0.55. *In the* and *By the* after two sentences of 60 new stories, half of the sum of the differences of the probabilities: 1.00 in all, without any other part at least 0.99, without attention of block 0 a median of 0.01 to 0.04 (0.00 to 0.89).
+# **Tried.** Five sets of 20 new stories, loss 0.82 to 0.83. Without attention of block 0 2.79 to 2.95, of block 1 1.84 to 1.99, of block 2 1.42 to 1.53; without the feed-forwards 1.05 to 1.09, 0.82 to 0.83 (as good as with it) and 0.99 to 1.01. Without a plus sign alone 2.07 to 8.06, and always at least 1 more than without the part. The last feed-forward adds 1.56 to 1.61 lengths of the stream, the others 0.15 to 0.55. *In the* and *By the* after two sentences of 60 new stories, half of the sum of the differences of the probabilities: 1.00 in all, without any other part at least 0.99, without attention of block 0 a median of 0.01 to 0.04 (0.00 to 0.89). The two names before *thanked* in 40 new stories: 1.00 in all, without attention of block 0 still 1.00 (37 of 40 over 0.9), of block 1 0.00, other parts 0.99 to 1.00. *Needed least* holds for a part that adds 0: with its mean over all texts and positions in its place, the last feed-forward gives 10.7, the other parts 0.83 to 2.71.
 
 # %% [markdown]
 # ## 4. The stream is a sum
@@ -450,19 +469,19 @@ removed = torch.tensor([stacks.without_each(model, each) for each in sets])  # (
 signless = [stacks.without_each(model, each, plus_alone=True) for each in sets]
 whole = stacks.loss_with_block(model, ids, stacks.pre_norm)
 
-# %% tags=["source-hidden"] deck="We remove one of the six parts. Which one is missed most?"
+# %% tags=["source-hidden"] deck="We remove one of the six parts. Which one is needed most?"
 predict(
-    "The feed-forward of block 2 adds the longest vector. We remove one of the six parts. Which one does the model miss most?",
-    key=lambda: "attention of block 0" if removed[0].argmax() == 0 else "none of them",
+    "The feed-forward of block 2 adds the longest vector. We remove one of the six parts. Which one does the model need most?",
+    key=lambda: "attention of block 0" if removed[0].argmax() == 0 else "the attention of block 2",
     choices={
         "the feed-forward of block 2": "Its addition is longer than the stream. But only the last norm and the head read it.",
         "attention of block 0": "",
-        "none of them": "In a long sum one term may be missing. Here there are six, and each was trained with the others.",
+        "the attention of block 2": "It is the last one that looks back, but it finds only what earlier parts brought in.",
     },
-    because="All later parts rely on what it brings in. The view below shows what that is.",
+    because="Through it the later parts know what stands before a word like *the*. The view below shows it.",
 )
 
-# %% tags=["source-hidden"] deck="The longest addition is one of those that are missed least"
+# %% tags=["source-hidden"] deck="The longest addition is among the least needed"
 figures.parts([f"{i}: {name}" for i, name in lengths], list(lengths.values()), whole, removed, torch.tensor(signless))
 
 # %% tags=["source-hidden"] evidence="parts-removed" tried="held-out"
@@ -472,24 +491,26 @@ assert (removed[:, 5] < whole + 0.4).all() and (removed[:, 0] > whole + 1.5).all
 assert (torch.tensor(signless) > removed + 0.8).all()
 
 # %% [markdown]
-# So the length does not say how important a part is. And it is always better to remove a part than to remove its plus sign alone: then all that was in the stream before is lost. [[parts-removed]]
+# Five parts are needed roughly in the order of their lengths. The longest is the exception, so length alone does not say how important a part is. And it is better to remove a part than its plus sign alone: then all that was in the stream before is lost. [[parts-removed]]
 #
-# Why is the attention of block 0 missed most? **Your task:** stop the feed-forward of block 1, then instead the attention of block 0 (a stopped part adds 0). What does the model say after *In the*? Then exchange *In* for *By*.
+# Why is the attention of block 0 needed most? Here it is stopped: it adds 0. What does the model say after *In the*? **Your task:** exchange *In* for *By*. Then stop another part instead.
 
-# %% tags=["source-hidden"] deck="Task: stop the attention of block 0. What comes after In the?"
+# %% tags=["source-hidden"] deck="Task: without the attention of block 0, exchange In for By"
 from tinylm_classroom import what_if
 
 basket = "\nOne sunny day, patient Yuki ran to Hillcrest. There she met Tom, a carpenter with a yellow basket. In the"
-what_if(model, tokenizer, basket, "stop 1 ffn")
+what_if(model, tokenizer, basket, "stop 0 attention")
 
 # %% tags=["source-hidden"] evidence="word-before" tried="held-out"
-# Checked after two sentences of 60 new stories: half of the sum of the differences.
+# Checked in 30 and 10 new stories: half of the sum of the differences.
 for stop in [(i, part) for i in range(3) for part in ("attention", "ffn")]:
-    apart = torch.tensor(stacks.told_apart(model, tokenizer, 300, [stop], n=60))  # (60)
+    apart = torch.tensor(stacks.told_apart(model, tokenizer, 300, [stop], n=30))  # (30)
     assert apart.median() < 0.2 if stop == (0, "attention") else apart.min() > 0.9
+    names = torch.tensor(stacks.names_apart(model, tokenizer, 300, [stop], n=10)).median()
+    assert names < 0.1 if stop == (1, "attention") else names > 0.9
 
 # %% [markdown]
-# Without this attention the model continues *In the* as it continues *By the*. It is the only one of the six parts that brings in the word before, and all later parts rely on it. [[word-before]]
+# Without this attention the model continues *In the* as it continues *By the*: no other part brings in the word before *the*. But which name stands before *thanked* comes in through the attention of block 1. [[word-before]]
 
 # %% [markdown] tags=["note"]
 # **Say.** There are two places for the norm. The exercise is the first one, which most language models use. Let students draw the stream first, then write the two lines.
@@ -508,7 +529,7 @@ for stop in [(i, part) for i in range(3) for part in ("attention", "ffn")]:
 #
 # **Cut if short.** The broken block; say its result.
 #
-# **Tried.** The old x: 30 updates, three seeds, 2 blocks, difference of the means below 0.1; after 300 updates 1.50 and 1.48 against 1.52 and 1.48 (2 blocks), 1.39 and 1.38 against 1.39 and 1.39 (4 blocks). The shipped weights in stale blocks have a loss above 2 in five sets of stories.
+# **Tried.** The old x, 2 blocks: after 30 updates nothing can be seen, because a block without attention has the same loss (2.9 to 3.0). After 100, six seeds: right 1.73 to 1.92, stale 1.80 to 1.98, without attention 2.26 to 2.37; after 200 (one seed) 1.56, 1.57 and 2.16; after 300 1.50 and 1.48 against 1.52 and 1.48 (2 blocks), 1.39 and 1.38 against 1.39 and 1.39 (4 blocks). The shipped weights in stale blocks have a loss above 2 in five sets of stories.
 
 # %% [markdown]
 # ## 5. The block
@@ -578,7 +599,7 @@ for config in map(preset, ("cs336", "cs190c", "gpt", "tiny_transformer")):
 
 # %% [markdown]
 # ### Break it: the old x
-# One letter is wrong here: the second sum starts from `x` instead of `h`.
+# One letter is wrong in the second block: its last sum starts from `x` instead of `h`. The third has no attention.
 
 
 # %%
@@ -592,21 +613,24 @@ def stale_block(x, norm1, attention, norm2, ffn):
     return x + ffn(norm2(h))
 
 
+def deaf_block(x, norm1, attention, norm2, ffn):
+    return x + ffn(norm2(x))
+
+
 def train_with(block, seed):
     lm = stacks.untrained(V, 2, seed)
     read = stacks.reading_with_block(lm, block)
-    return stacks.last_ten(stacks.train(lm, read, tokens))
+    return stacks.last_ten(stacks.train(lm, read, tokens, updates=100))
 
 
 trained = {}
-for block in (right_block, stale_block):
+for block in (right_block, stale_block, deaf_block):
     trained[block.__name__] = [train_with(block, seed) for seed in SEEDS]
 
 # %% tags=["source-hidden"] deck="The second sum starts from the old x. How high is the loss?"
-behind = (sum(trained["stale_block"]) - sum(trained["right_block"])) / len(SEEDS)
 predict(
-    "Two blocks, 30 updates, three seeds. How does the loss of the stale model compare with that of the right one?",
-    key=lambda: "nobody would notice" if abs(behind) < 0.25 else "clearly higher",
+    "Two blocks, 100 updates, three seeds. How does the loss of the stale model compare with that of the right one?",
+    key=lambda: "nobody would notice" if max(trained["stale_block"]) < 2.1 else "clearly higher",
     choices={
         "clearly higher": "What attention found is not added to the stream, but the feed-forward still reads it.",
         "nobody would notice": "",
@@ -618,7 +642,7 @@ predict(
 # %% deck="No error, and nearly the same loss"
 # ESSENTIAL
 for name, found in trained.items():
-    print(f"{name:<11} trained:", *(learned(loss, 2, 5) for loss in found))
+    print(f"{name:<11} trained:", *(learned(loss, 1.4, 5) for loss in found))
 # END
 of_shipped = []
 for block in (right_block, stale_block):
@@ -626,11 +650,13 @@ for block in (right_block, stale_block):
     print(f"shipped model with {block.__name__}: {of_shipped[-1]:.2f}")
 
 # %% tags=["source-hidden"] evidence="stale-block" tried="seeds"
-# Checked: the means of the seeds, and the shipped weights.
-assert abs(behind) < 0.25 and of_shipped[1] > of_shipped[0] + 1
+# Checked: with each seed, and the shipped weights.
+for right, late, deaf in zip(*trained.values(), strict=True):
+    assert abs(late - right) < 0.2 < deaf - late
+assert of_shipped[1] > of_shipped[0] + 1
 
 # %% [markdown]
-# No error, and nearly the same loss. But the shipped weights have a much higher loss in stale blocks, because attention's addition never reaches the stream. [[stale-block]] So the check of your block uses numbers that you can follow in your head.
+# No error, and nearly the same loss: the feed-forward passes on what attention found. But the shipped weights have a much higher loss in stale blocks. [[stale-block]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The plus sign alone makes 24 blocks learn, slowly. A second idea makes them learn well: let each block change the stream only a little at first.
@@ -658,7 +684,7 @@ together = (directions / directions.norm(dim=-1, keepdim=True)).sum(0)  # (C)
 print(f"sum of {n}: length {together.norm():.1f}; root of {n}: {n**0.5:.1f}")
 
 # %% [markdown]
-# Variances add up (lesson 02), so the sum grows like the root. The stream of a pre-norm model grows, and what late blocks add counts less and less. GPT-2 therefore draws the maps that *write into the stream* smaller by $\sqrt{2L}$ for $L$ blocks (Radford et al. 2019). Does that help?
+# Variances add up (lesson 02), so the sum grows like the root. The stream of an untrained pre-norm model grows, and what late blocks add counts less and less. GPT-2 therefore draws the maps that *write into the stream* smaller by $\sqrt{2L}$ for $L$ blocks (Radford et al. 2019). Does that help?
 
 # %% deck="24 blocks with smaller initial weights: they learn faster"
 deep = {}
@@ -682,7 +708,7 @@ usual, small, post = ([stacks.growth(V, seed, *how) for seed in SEEDS] for how i
 assert min(usual) > 2.5 and max(small) < 1.3 and max(abs(each - 1) for each in post) < 0.1
 
 # %% [markdown]
-# With smaller weights the stream hardly grows at first, while with the usual ones it becomes several times as large; in post-norm it stays, because a norm is on it. [[stream-grows]] And with each seed 24 blocks are ahead after as many updates. [[deeper]] So the answer to our question has two parts: a plus sign at every part, and blocks that change the stream only a little at first.
+# With smaller weights the stream hardly grows at first, while with the usual ones it becomes several times as large; in post-norm it stays, because a norm is on it. [[stream-grows]] And with each seed they have the lower loss after as many updates. [[deeper]] So the answer to our question has two parts: a plus sign at every part, and blocks that change the stream only a little at first.
 
 # %% [markdown] tags=["note"]
 # **Say.** The whole lesson is two lines of code, and the reason for their two plus signs.
@@ -701,15 +727,15 @@ assert min(usual) > 2.5 and max(small) < 1.3 and max(abs(each - 1) for each in p
 # %% [markdown] deck="A plus sign keeps the word, and lets steps be longer"
 # ## What you have now
 # - A residual connection adds a part's result to the vector. With it 24 blocks learn at once; without it 8 learned only the word frequencies in 1,000 updates. [[plus-learns]]
-# - In a chain, the averages of attention make all positions alike. So one that reads each word alone learns first. [[own-word-lost]]
+# - In a chain, averaging makes positions alike, and a word is lost from its own vector. A chain that reads each word alone learns first. [[own-word-lost]]
 # - If each part adds, one way back passes no part and has the slope 1. [[a-way-of-slope-1]]
 # - The size of the gradients is not the reason: a chain with GELU keeps it, and at 0.01 it fails all the same. [[size-is-not-enough]]
 # - With the plus sign a gradient holds for much longer steps. [[limit-moves]]
 # - So it learns at larger learning rates. [[rates-move]]
 # - In pre-norm the stream is a sum: the embedding plus what each part added. [[stream-is-a-sum]]
-# - The longest addition of the shipped model is one of those that are missed least. [[parts-removed]]
-# - The attention of block 0 is missed most: it alone brings in the word before. [[word-before]]
-# - A block that adds to the old stream raises no error, and its loss shows nothing. [[stale-block]]
+# - The longest addition of the shipped model is among the least needed. [[parts-removed]]
+# - The attention of block 0 is needed most. After *the*, it alone tells *In* and *By* apart. [[word-before]]
+# - A block that adds to the old stream raises no error, and its loss is nearly the same after 100 updates. [[stale-block]]
 # - With smaller initial weights in the maps that write into the stream, 24 blocks learn faster. [[deeper]]
 #
 # Next, lesson 10: blocks, embedding and head become a model.

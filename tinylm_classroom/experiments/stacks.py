@@ -3,6 +3,7 @@ become, how far a gradient holds, and what trained stacks know.
 """
 
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -267,7 +268,6 @@ def new_stories(tokenizer: Any, first: int, n: int = 20, length: int = 80) -> Te
     return torch.tensor(found)
 
 
-@torch.no_grad()
 def told_apart(
     lm: TransformerLM, tokenizer: Any, first: int, stop: Sequence[tuple[int, str]] = (), n: int = 20
 ) -> list[float]:
@@ -276,15 +276,46 @@ def told_apart(
 
     stop: (layer, "attention" or "ffn"): parts that add 0.
     """
-    found = []
+    pairs = []
     for seed in range(first, first + n):
         text = storyworld.story(torch.Generator().manual_seed(seed)).text
         start = "\n" + ".".join(text.split(".")[:2]) + "."
-        ids = torch.tensor([tokenizer.encode(start + end) for end in (" In the", " By the")])
-        with intervene(lm, stop=stop):
-            one, other = lm(ids)[:, -1].softmax(-1)  # (V) each
-        found.append(0.5 * (one - other).abs().sum().item())
-    return found
+        pairs.append((start + " In the", start + " By the"))
+    return _apart(lm, tokenizer, pairs, stop)
+
+
+def names_apart(
+    lm: TransformerLM, tokenizer: Any, first: int, stop: Sequence[tuple[int, str]] = (), n: int = 20
+) -> list[float]:
+    """How differently a model continues "Tara thanked" and "Victor thanked" in n stories in which
+    one of them thanks the other, as in `told_apart`.
+    """
+    pairs: list[tuple[str, str]] = []
+    seed = first
+    while len(pairs) < n:
+        text = "\n" + storyworld.story(torch.Generator().manual_seed(seed)).text
+        if thanks := re.search(r"([A-Z][a-z]+) thanked ([A-Z][a-z]+)", text):
+            one, other = (f"{text[: thanks.start()]}{name} thanked" for name in thanks.groups())
+            pairs.append((one, other))
+        seed += 1
+    return _apart(lm, tokenizer, pairs, stop)
+
+
+@torch.no_grad()
+def own_word(lm: TransformerLM, join: Join, ids: Tensor) -> float:
+    """How often a linear map finds the word of a position in its vector after the last block.
+
+    ids (B, T). The map is fitted to the first three quarters and tried on the others.
+    """
+    x = vectors(lm, join, ids)[-1].flatten(0, 1)  # (N, C)
+    words = ids.flatten()  # (N)
+    n = len(x) * 3 // 4
+    x = x / x.norm(dim=-1, keepdim=True)
+    x = F.pad((x - x[:n].mean(0)) / x[:n].std(0), (0, 1), value=1.0)  # (N, C + 1)
+    target = F.one_hot(words[:n], lm.config.vocab_size).float()  # (n, V)
+    ridge = torch.eye(x.shape[1])  # (C + 1, C + 1)
+    fitted = torch.linalg.solve(x[:n].T @ x[:n] + ridge, x[:n].T @ target)  # (C + 1, V)
+    return ((x[n:] @ fitted).argmax(-1) == words[n:]).float().mean().item()
 
 
 def limit_of(steps: Sequence[float], cosines: Tensor) -> float:
@@ -306,6 +337,23 @@ def recorded(what: str) -> list[dict[str, Any]]:
     of 8 blocks that read each word alone, after 60 updates at some learning rate.
     """
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[what]
+
+
+@torch.no_grad()
+def _apart(
+    lm: TransformerLM,
+    tokenizer: Any,
+    pairs: Sequence[tuple[str, str]],
+    stop: Sequence[tuple[int, str]],
+) -> list[float]:
+    """Half of the sum of the differences of the next word's probabilities, for each two texts."""
+    found = []
+    for pair in pairs:
+        ids = torch.tensor([tokenizer.encode(text) for text in pair])
+        with intervene(lm, stop=stop):
+            one, other = lm(ids)[:, -1].softmax(-1)  # (V) each
+        found.append(0.5 * (one - other).abs().sum().item())
+    return found
 
 
 def _loss(read: Read, batch: Tensor) -> Tensor:

@@ -117,3 +117,18 @@ def test_two_beginnings_are_told_apart_until_nothing_from_other_words_arrives():
     assert min(stacks.told_apart(model, shipped.tokenizer, 200, n=3)) > 0.9
     no_attention = [(layer, "attention") for layer in range(3)]
     assert max(stacks.told_apart(model, shipped.tokenizer, 200, no_attention, n=3)) < 1e-6
+
+
+def test_the_name_before_thanked_comes_in_through_the_second_attention():
+    shipped = load_pretrained("storyworld")
+    model = shipped.model.eval()
+    assert min(stacks.names_apart(model, shipped.tokenizer, 300, n=3)) > 0.9
+    assert max(stacks.names_apart(model, shipped.tokenizer, 300, [(1, "attention")], n=3)) < 0.2
+
+
+def test_a_word_is_found_in_its_own_vector_and_not_in_a_vector_without_it():
+    torch.manual_seed(0)
+    lm = stacks.untrained(V, 1, seed=3)
+    ids = torch.randint(V, (60, 32))
+    assert stacks.own_word(lm, lambda x, made: x, ids) > 0.95
+    assert stacks.own_word(lm, lambda x, made: x.roll(1, 1), ids) < 0.2
