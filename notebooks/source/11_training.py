@@ -160,10 +160,9 @@ print(f"{inputs.shape[1]} predictions in one pass, mean loss {loss:.2f} nats per
 # ## 2. Batches, and text that is held out
 # First we hold out some text for **validation**. The model never trains on it.
 
-# %% slide="skip"
+# %%
 from tinylm_lib.data import split
 
-# %%
 stories = storyworld.corpus(4000, seed=0).splitlines(keepends=True)
 training, held_out = split(stories, validation_share=0.1)
 train_ids = torch.tensor(tokenizer.encode("\n" + "".join(training)))  # (N)
@@ -600,7 +599,7 @@ for seed in SEEDS:
     for name, targets in {"right targets": y, "another text's": y.roll(1, 0)}.items():
         same_batch = itertools.repeat((x, targets))
         *_, last = training_loop(fresh(seed), same_batch, 0.01, 60)
-        print(f"{name}: {learned(last.loss.item(), 0, 1)}, the floor is {levels.floor:.2f}")
+        print(f"{name}: {learned(last.loss.item(), 0, 1)}, floor {levels.floor:.2f}")
         # END
         assert last.loss < levels.floor / 2
 
