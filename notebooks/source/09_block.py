@@ -199,7 +199,7 @@ many = tokens[:5_120].view(-1, 32)  # (B, T)
 
 
 def word_read(join, n_blocks):
-    """How often a linear map finds a position's own word in its vector, for each seed."""
+    """How often a linear map finds a position's word in its vector, for each seed."""
     models = [stacks.untrained(V, n_blocks, seed) for seed in SEEDS]
     return [stacks.own_word(lm, join, many) for lm in models]
 
@@ -320,9 +320,9 @@ assert grown["GELU, replaced"].min() > 0.05 and grown["GELU, replaced"].max() < 
 # SwiGLU multiplies two maps of one vector, so its slopes are large, and their product **explodes**. With GELU the size hardly changes, and with the plus sign the first and the last block differ by less than a factor of ten. [[slopes-multiply]] So does the chain with GELU learn at 0.01, on words alone?
 
 # %% evidence="size-is-not-enough" tried="seeds"
-with_gelu = [train_chain(True, seed, 8, 0.01, ffn="gelu") for seed in SEEDS]
-print("8 blocks with GELU, rate 0.01: loss", *(learned(loss, 3, 6) for loss in with_gelu))
-assert min(with_gelu) > counting_only - 0.2
+of_gelu = [train_chain(True, seed, 8, 0.01, ffn="gelu") for seed in SEEDS]
+print("8 blocks with GELU, rate 0.01: loss", *(learned(loss, 3, 6) for loss in of_gelu))
+assert min(of_gelu) > counting_only - 0.2
 
 # %% [markdown]
 # It fails just the same, so the size is not the reason. [[size-is-not-enough]]
