@@ -114,11 +114,9 @@ figures.gifts(gifts)
 
 # %% tags=["source-hidden"] evidence="gifts" tried="held-out"
 # Checked: a quarter of this tree is impossible, and half of the gifts of every story, but none after a right gift.
-for told in decoding.with_events("a gift", 6, SEED):
-    begun = told.removesuffix(" Afterwards")
-    after = decoding.all_texts(model, tokenizer, begun, 7)[-1]
-    again = [text for text, *_ in after if " gave " in text[len(begun) :] or " handed " in text[len(begun) :]]
-    assert again and all(map(decoding.can_happen, again))
+ends = [text.removesuffix(" Afterwards") for text in decoding.with_events("a gift", 6, SEED)]
+after = [decoding.all_texts(model, tokenizer, text, 7)[-1] for text in ends]
+assert max(sum(p for text, _, p in texts if not decoding.can_happen(text)) for texts in after) < 0.05
 assert 0.2 < wrong_part < 0.3 and sum(length for *_, length in tree[-1]) > 0.98
 assert min(gifts) > 0.42 and max(gifts) < 0.6
 
@@ -298,10 +296,9 @@ for name, cut in cuts.items():
 
 # %% tags=["source-hidden"] evidence="cuts-judged" tried="held-out"
 # Checked: at temperature 1 each cut leaves most of what is wrong; at 2 a narrow one leaves less than half.
-for name, cut in list(cuts.items())[1:]:
-    usual = name in ("top-k 50", "top-p 0.95")
-    left = judge(cut, 2)[0] / judge({}, 2)[0]
-    assert judge(cut, 1)[0] > 0.85 * judge({}, 1)[0] and (0.55 < left < 0.8 if usual else left < 0.5)
+for cut, most in zip(list(cuts.values())[1:], (0.5, 0.5, 0.75, 0.5, 0.75), strict=True):
+    assert judge(cut, 1)[0] > 0.85 * judge({}, 1)[0] and judge(cut, 2)[0] < most * judge({}, 2)[0]
+
 
 # %% [markdown]
 # At temperature 1 no cut helps much, because most of the wrong words are probable ones. At temperature 2 the rare words together have much more probability, and a narrow cut removes most of it; the usual top-k 50 and top-p 0.95 leave about two thirds. [[cuts-judged]] Only with min-p are there no more of them at 2 than at 1. Top-k 5 loses words that are right.
@@ -474,31 +471,26 @@ assert abs(decoding.n_impossible(again) / 64 - dial[0].part) < 0.25 and decoding
 for run in dial:
     says = f"{run.part:.0%} impossible, {run.trades / run.n:.0%} with only a trade"
     print(f"temperature {run.value}: {says}")
+events = ("a gift", "a trade")
+given = {what: decoding.recorded(what, "temperature") for what in events}
 
 # %% [markdown]
 # *Then they traded their things* is the most probable sentence, because a gift can be told in many ways. So we let true stories begin, up to the end of their events, and the model continues at each temperature. Now all have the *same events*:
 
 # %% tags=["source-hidden"] deck="With the same events, cold stories go wrong as often"
-given = {what: decoding.recorded(what, "temperature") for what in ("a gift", "a trade")}
 figures.same_events({"all stories": dial, "after a gift": given["a gift"], "after a trade": given["a trade"]})
-for what, (cold, *_, warm) in given.items():
-    says = f"{cold.part:.0%} impossible at 0.1, {warm.part:.0%} at 1"
-    print(f"after {what}: {says}; variety {cold.variety:.0%} and {warm.variety:.0%}")
-gift = given["a gift"][-1].part
-print(f"if half of the gifts are wrong already: {0.5 + 0.5 * gift:.0%}")
-at = [judge({}, t)[0] for t in (0.1, 1)]
-print(f"wrong per word of true stories: {at[0]:.1%} at 0.1, {at[1]:.1%} at 1")
+print("variety after a trade, from 0.1 to 1:", *(f"{run.variety:.0%}" for run in given["a trade"]))
 
 # %% tags=["source-hidden"] evidence="same-events" tried="held-out"
 # Checked: with the same events the temperatures are within 5 points, and per word of true stories within 0.2.
-assert abs(at[0] - at[1]) < 0.002
+assert abs(judge({}, 0.1)[0] - judge({}, 1)[0]) < 0.002
 for runs in given.values():
     parts = [run.part for run in runs]
     assert max(parts) - min(parts) < 0.05 < 0.2 < dial[-1].part - dial[0].part
     assert min(run.n for run in runs) == 768 and dial[0].trades > 0.9 * dial[0].n > 0.3 * dial[0].n > dial[-1].trades
 
 # %% [markdown]
-# With the same events, a cold model goes wrong as often as a warm one. After a right gift 64 % go wrong; but half of the gifts are wrong already (section 1), so of all stories with a gift it is about 82 %. A trade cannot be wrong. So a low temperature does not know better who has what: it chooses the stories in which that matters less. [[same-events]] This also makes them alike: after a trade, variety is low at each temperature.
+# With the same events, a cold model goes wrong as often as a warm one. But these gifts were right. When the model writes, half of its gifts are already wrong (section 1), and no trade is. A low temperature does not know better who has what: it chooses the stories in which that matters less. [[same-events]] This also makes them alike: after a trade, variety is low at each temperature.
 #
 # ### Forbid what is impossible
 # **Constrained decoding** removes every word that breaks a rule *before* the draw. Here the rules are StoryWorld's; in practice they are, for example, the grammar of JSON ([Willard and Louf 2023](https://arxiv.org/abs/2307.09702)). One step:
@@ -537,37 +529,30 @@ assert abs(constrained.variety - true.variety) < 4 * (constrained.error + true.e
 # No constrained story breaks a rule, and they vary like true ones. [[constrained]] So variety does not require mistakes. But the rules came from outside the model.
 #
 # ### Is greedy decoding the safest?
-# If 0.1 is safer than 1, is 0 the safest? Alone, greedy decoding writes one story again and again, so we give it the first five words of true stories. Five of its stories, with the sentence of the first impossible word:
+# If 0.1 is safer than 1, is 0 the safest? Alone, greedy decoding writes one story again and again, so we give it the first words of true stories, and count. Five of its stories are shown, with the sentence of the first impossible word:
 
 # %% deck="Five greedy stories: what do you notice?"
 n_shown = 5  # try 12
-beginnings = decoding.first_words(5, 64, seed=2)
-greedy = decoding.finished(model, tokenizer, beginnings, 2, temperature=0)
-# ESSENTIAL
-show_text([decoding.excerpt(text) for text in greedy[:n_shown]])
-# END
-
-# %% [markdown]
-# They are nearly one story, with the same baker, hat and box, and the same mistakes. For a fair count, we also let true stories begin with 27 words, which name both things:
-
-# %% tags=["source-hidden"] deck="From five words greedy decoding writes a few stories; after 27 it is as safe as 0.1"
 SEEDS = (2, 3)
 counts = {}
-for n_words in (5, 27):
+for n in (5, 27):
     for t in (0, 0.1):
-        texts = decoding.from_words(model, tokenizer, n_words, 64, SEEDS, temperature=t)
-        n = counts[n_words, t] = decoding.n_impossible(texts)
+        # ESSENTIAL
+        texts = decoding.from_words(model, tokenizer, n, 64, SEEDS, temperature=t)
         things = {decoding.first_thing(text) for text in texts}
-        print(f"{n_words} words, temperature {t}: {len(things)} things, {n} of 128 impossible")
+        wrong = counts[n, t] = decoding.n_impossible(texts)
+        says = f"{len(things)} things, {wrong} of 128 impossible"
+        print(f"{n} words, temperature {t}: {says}")
+        # END
+        if (n, t) == (5, 0):
+            show_text([decoding.excerpt(text) for text in texts[:n_shown]])
 
 # %% tags=["source-hidden"] evidence="greedy-repeats" tried="held-out"
-# Checked: five words give few things and more mistakes; after 27, 0 and 0.1 are within three standard errors.
-few = {decoding.first_thing(text) for text in decoding.from_words(model, tokenizer, 5, 64, (4,), temperature=0)}
-assert len(few) < 16 and counts[5, 0] > counts[5, 0.1] + 18
-assert abs(counts[27, 0] - counts[27, 0.1]) < 18
+# Checked: after five words 0 has more impossible stories than 0.1, after 27 it is within 18 of 128.
+assert counts[5, 0] > counts[5, 0.1] + 18 and abs(counts[27, 0] - counts[27, 0.1]) < 18
 
 # %% [markdown]
-# From five words, greedy decoding writes a few stories again and again, so it counts a few mistakes many times. Where the beginnings differ, 0 is about as safe as 0.1. [[greedy-repeats]]
+# From five words greedy decoding writes nearly one story, with the same baker, hat and box, so a few mistakes are counted many times. After 27 words, which name both things, 0 is about as safe as 0.1. [[greedy-repeats]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Greedy decoding looks one word ahead. Beam search looks further, with a few candidates at a time.
