@@ -117,8 +117,7 @@ figures.gifts(gifts)
 ends = [text.removesuffix(" Afterwards") for text in decoding.with_events("a gift", 6, SEED)]
 after = [decoding.all_texts(model, tokenizer, text, 7)[-1] for text in ends]
 assert max(sum(p for text, _, p in texts if not decoding.can_happen(text)) for texts in after) < 0.05
-assert 0.2 < wrong_part < 0.3 and sum(length for *_, length in tree[-1]) > 0.98
-assert 0.42 < min(gifts) <= max(gifts) < 0.6
+assert 0.2 < wrong_part < 0.3 and sum(row[2] for row in tree[-1]) > 0.98 and 0.42 < min(gifts) <= max(gifts) < 0.6
 
 # %% [markdown]
 # Its gifts are not an exception: one of the wrong thing is about as probable as one of the right thing, as if the model threw a coin. After a gift one person has both, and then no wrong gift is probable: the model knows who was given something. It mixes up *which thing is whose*. [[gifts]] So these words are not rare slips: the model finds them probable. Keep this in mind when we cut off improbable words.
@@ -450,7 +449,8 @@ own_variety = decoding.in_eights(own).mean()
 print(f"{decoding.n_impossible(own)} of 64 impossible, variety {own_variety:.0%}")
 
 # %% tags=["source-hidden"] deck="Colder: more often possible, and more alike"
-figures.trade_off(dial, {"true stories": decoding.recorded("all", "true")[0]}, "Colder: more often possible, and more alike")
+(true,) = decoding.recorded("all", "true")
+figures.trade_off(dial, {"true stories": true}, "Colder: more often possible, and more alike")
 
 # %% tags=["source-hidden"] evidence="trade-off" tried="seeds"
 # Checked: both rise from each temperature to the next but one; our own 64 agree with the record.
