@@ -121,8 +121,8 @@ orders |= {"reversed": [b2, b1, b0]}
 
 def stories(seed):
     generator = torch.Generator().manual_seed(seed)
-    texts = ["\n" + storyworld.story(generator).text for _ in range(60)]
-    return torch.tensor([tokenizer.encode(text)[:64] for text in texts])  # (B, T)
+    texts = [storyworld.story(generator).text for _ in range(60)]
+    return torch.tensor([tokenizer.encode("\n" + t)[:64] for t in texts])  # (B, T)
 
 
 def loss_of(logits, ids):
