@@ -163,7 +163,7 @@ print("before ReLU", added.tolist(), " after", torch.relu(added).tolist())
 assert torch.relu(added).equal(wanted)
 
 # %% [markdown]
-# Such a function is an **activation function**: the unit's activation is what comes out. The classic feed-forward maps $C$ features *up* to $F$ units, applies the function $f$, and maps them *down* to $C$ features again ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). With the biases left out, as in Llama:
+# Such a function is an **activation function**: the unit's activation is what comes out. The classic feed-forward maps $C$ features *up* to $F$ units, applies the function $f$, and maps them *down* to $C$ features again ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). Without biases, as in Llama:
 #
 # $$W_{down}\,f(W_{up}\, x)$$
 #

@@ -55,7 +55,7 @@ def throw(dart=0.1):
 control(throw, dart=(0.1, 0.95, 0.05), frames=18)
 
 # %% [markdown]
-# Each column is one more word, and the height of a box is the probability of its whole text. The piece of *Then* is divided among *they*, *Kira* and *Noah*, each by its probability after *Then*, and so on. (Boxes too small to see are left out.)
+# Each column is one more word, and the height of a box is the probability of its whole text. The piece of *Then* is divided among *they*, *Kira* and *Noah*, each by its probability after *Then*, and so on. (Boxes too small to see are not drawn.)
 #
 # To write, throw a **dart** at the tree. It hits each text as often as its box is high: this is **sampling**. **Greedy decoding** takes the most probable word each time, so it follows the upper edge. **Your task:** throw the dart at 0.85, then read the beginning again. Can this story happen?
 

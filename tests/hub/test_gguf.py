@@ -201,7 +201,7 @@ def test_it_goes_on_into_a_folder_with_its_tokens_and_template(tmp_path: Path) -
     assert (logits(theirs) - logits(model)).abs().max() <= rounding(logits(model), N_PRODUCTS)
     words = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
     assert words.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False) == "Hi"
-    assert words.encode(ODD[0]) == tokenizer.encode(ODD[0]) and (words.bos_token, words.eos_token) == (None, END)
+    assert words.encode(ODD[0]) == tokenizer.encode(ODD[0]) and (words.bos_token, words.eos_token) == ("<|begin|>", END)
     assert load_hf_tokenizer(tmp_path / "folder").ending == [1]
 
 

@@ -58,9 +58,8 @@ TERMS = {
         "target, validation, leak, overfitting, early stopping, momentum, Adam, AdamW, predictor"
     ),
     "12": (
-        "greedy decoding, sampling, top-k, top-p, min-p, stop token, seed, repetition penalty, "
-        "beam search, length normalization, constrained decoding, Gumbel-max trick, "
-        "quality-diversity trade-off, typical set"
+        "greedy decoding, sampling, top-k, top-p, min-p, stop token, beam search, "
+        "constrained decoding, quality-diversity trade-off"
     ),
     "13": "KV cache, prefill, decoding, speculative decoding",
     "14": (

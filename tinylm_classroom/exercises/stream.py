@@ -88,12 +88,21 @@ def _joined(x: Tensor, made: Tensor, on: frozenset[str]) -> Tensor:
     return (x.detach() if "stream cut" in on else x) + made
 
 
+class Parts(list):
+    """The parts in their order, and the calls of all of them."""
+
+    def __init__(self, parts: Sequence[Recorded], calls: list[str]):
+        super().__init__(parts)
+        self.calls = calls
+
+
 def _numbers(out: int | None, names: Sequence[str] = NAMES) -> Callable[[Generator], tuple]:
     """The number 2, and parts that can be followed in the head."""
 
     def make(g: Generator) -> tuple:
         calls: list[str] = []
-        return torch.tensor([2.0]), [Recorded(name, SIMPLE[name], calls) for name in names], out
+        parts = Parts([Recorded(name, SIMPLE[name], calls) for name in names], calls)
+        return torch.tensor([2.0]), parts, out
 
     return make
 
@@ -111,13 +120,13 @@ def _maps(
             Recorded(f"part {i}", lambda z, m=m: torch.tanh(z @ m) + 0.3, calls)
             for i, m in enumerate(maps)
         ]
-        return x, parts, out
+        return x, Parts(parts, calls), out
 
     return make
 
 
 def _calls(arguments: tuple, result: Any) -> list[str]:
-    return arguments[1][0].calls
+    return arguments[1].calls
 
 
 STREAM_WITHOUT = Exercise(

@@ -312,7 +312,7 @@ def own_word(lm: TransformerLM, join: Join, ids: Tensor) -> float:
     n = len(x) * 3 // 4
     x = x / x.norm(dim=-1, keepdim=True)
     x = F.pad((x - x[:n].mean(0)) / x[:n].std(0), (0, 1), value=1.0)  # (N, C + 1)
-    target = F.one_hot(words[:n], lm.config.vocab_size).float()  # (n, V)
+    target = F.one_hot(words[:n], lm.config.vocab_size).float()
     ridge = torch.eye(x.shape[1])  # (C + 1, C + 1)
     fitted = torch.linalg.solve(x[:n].T @ x[:n] + ridge, x[:n].T @ target)  # (C + 1, V)
     return ((x[n:] @ fitted).argmax(-1) == words[n:]).float().mean().item()

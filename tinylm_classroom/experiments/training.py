@@ -279,7 +279,7 @@ def broken_run(how: str, tokenizer: Any, ids: Tensor, new: Tensor, seed: int = 1
         if how != "gradients never cleared":
             optimizer.zero_grad()
         losses.append(loss.item())
-    rows = new.unfold(0, SEQ_LEN + 1, SEQ_LEN + 1)[:200]  # (B, T + 1)
+    rows = new.unfold(0, SEQ_LEN + 1, SEQ_LEN + 1)[:200]  # (N, T + 1)
     with torch.no_grad():
         on_new = next_token_loss(model(rows[:, :-1]), rows[:, 1:]).item()
     says = written(model, tokenizer, n=9, heat=0)

@@ -49,7 +49,7 @@ class Packed(NamedTuple):
         t = torch.from_numpy(np.require(unpacked, requirements="W")).view(self.shape)
         if self.d_head is None:
             return t
-        pairs = t.unflatten(0, (-1, self.d_head // 2, 2))  # (..., D/2, 2) pairs of neighbours
+        pairs = t.unflatten(0, (-1, self.d_head // 2, 2))  # neighbours, for each head
         return pairs.transpose(1, 2).flatten(0, 2)
 
 

@@ -201,7 +201,7 @@ print("softmax   ", [f"{x:.3f}" for x in logits[named].softmax(-1).tolist()])
 # It agrees with softmax. [[gumbel]] (JAX's `random.categorical` draws like this.)
 
 # %% [markdown]
-# ## 5. What `generate` does at its limits
+# ## 5. Writing beyond the limits
 # Greedy decoding is deterministic only in evaluation mode: in training mode, dropout (where the model has it) removes other features at each call. `generate` sets evaluation mode itself. And a model reads at most so many tokens; what comes then is your decision:
 
 # %% rows=["S4-40"] evidence="limits" tried="exact"

@@ -411,6 +411,29 @@ def exercise_stacks(model: nn.Module, tokenizer: object) -> None:
     stacks.loss_after(model, ids, stacks.changed_sum)
     stacks.loss_with_block(model, ids, stacks.pre_norm)
     stacks.told_apart(model, tokenizer, 3, n=1)
+    stacks.own_word(small, stacks.add, tokens[:24].view(2, 12))
+
+
+def exercise_predictors(model: nn.Module, tokenizer: object, stories: list) -> None:
+    """What lesson 11 compares a model with, a run with a mistake, and a story in its shades."""
+    training = course_room("experiments.training")
+    training.UPDATES = 1
+    read = torch.arange(700) % tokenizer.vocab_size
+    predictors = training.Predictors(tokenizer, read, stories)
+    predictors.follow(model, [])
+    predictors.distances(model)
+    predictors.alike(model)
+    training.losses_by_kind(model, tokenizer, [3])
+    training.broken_run("no causal mask", tokenizer, read, read)
+    course_room("pictures.training").shaded(stories[0], {"shipped": model}, tokenizer)
+
+
+def exercise_decoding(model: nn.Module, tokenizer: object) -> None:
+    """The tree of texts, stories to their end, and stories of allowed words only."""
+    decoding = course_room("experiments.decoding")
+    decoding.all_texts(model, tokenizer, "One", 1)
+    decoding.finished(model, tokenizer, ["One", "One"], 3)
+    decoding.allowed_stories(model, tokenizer, 1, 3)
 
 
 def exercise_experiments(lib: ModuleType) -> None:
@@ -459,6 +482,8 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("pictures.model").early_words(model, tokenizer, "One foggy day, shy Mia")
     course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
     exercise_stacks(model, tokenizer)
+    exercise_decoding(model, tokenizer)
+    exercise_predictors(model, tokenizer, [room(lib, "storyworld").story(torch.Generator().manual_seed(3))])
     reader = course_room("exercises.cache").Reader(torch.Generator().manual_seed(3), V)
     reader(torch.randint(V, (B, T)), {}, torch.arange(T))
 
