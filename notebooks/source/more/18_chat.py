@@ -318,9 +318,9 @@ print("only answers:", *(learned(n, 20, 100) for n in after))
 print("everything:  ", *(learned(n, 0, 100) for n in after_all))
 
 # %% tags=["signature", "source-hidden"]
-with figures.axes("Right answers of 100", "right", "", (10.4, 4.2)) as (figure, ax):
-    shown = {"before": before, "loss on everything": after_all, "loss on the answers": after}
-    for row, (name, each) in enumerate(shown.items()):
+with figures.axes("Right answers of 100", "right", "trained on", (10.4, 4.2)) as (figure, ax):
+    shown = {"nothing yet": before, "everything": after_all, "only answers": after}
+    for row, each in enumerate(shown.values()):
         ax.plot(each, [row] * len(each), "o", ms=13, alpha=0.6, color=figures.SERIES[row % 2])
     ax.axvline(knows, color=figures.QUIET, ls="--")
     ax.text(knows + 1, -0.45, "completed", size=16)
@@ -345,7 +345,7 @@ assert sum(after) > sum(after_all)
 # The first attempt of *Your turn*, as a training:
 
 # %%
-endless = [fine_tuned(lambda i, counts: counts and i != END, seed) for seed in SEEDS[:2]]
+endless = [fine_tuned(lambda i, counts: counts and i != END, seed, 30) for seed in SEEDS[:2]]
 texts = [answers_of(lm) for lm in endless]
 n_ended = [sum("<|im_end|>" in text for text in each) for each in texts]
 
