@@ -44,7 +44,7 @@ more = generate(shipped, ids, 12, temperature=0)[0, ids.shape[1] :]
 show_text({"the beginning": start, "what the model writes": words_only.decode(more.tolist())})
 
 # %% [markdown]
-# It tells what happens next. It cannot be asked *Who has the kite?*, because its vocabulary has no question mark. But does it *know* who has what? We let it complete a sentence of StoryWorld, *By then the ... belonged to*, in 100 stories that we use for nothing else, for the second thing of each. StoryWorld's exact reader knows the right name.
+# It tells what happens next. It cannot be asked *Who has the bottle?*, because its vocabulary has no question mark. But does it *know* who has what? We let it complete a sentence of StoryWorld, *By then the ... belonged to*, in 100 stories that we use for nothing else, for the second thing of each. StoryWorld's exact reader knows the right name.
 
 # %%
 held_out = [beginning(seed) for seed in range(10_000, 10_100)]
@@ -67,7 +67,7 @@ assert 58 < knows < 90
 # A **chat template** writes a dialogue as *one* text, with **special tokens** (lesson 01) where a turn begins and ends, and the name of the speaker's role. This one is ChatML, which Qwen and SmolLM2 use:
 
 # %%
-question = "Who has the kite?"
+question = "Who has the bottle?"
 by_hand = f"<|im_start|>system\n{start}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
 print(by_hand)
 
@@ -304,12 +304,13 @@ after_all = [n_right(answers_of(lm)) for lm in all_count]
 
 # %% tags=["source-hidden"]
 predict(
-    "The same training again, but all tokens are targets: stories, questions and answers. Is it better or worse after 40 updates?",
+    "The same training again, but all tokens are targets: stories, questions and answers. How good is the worst of five trainings, compared with the worst on answers only?",
     choices={
         "better": "It has more targets. But what do most of them ask for?",
+        "equal": "The answers are among the targets. But how large is their part of each update?",
         "worse": "",
     },
-    key=lambda: "worse" if sum(after_all) < sum(after) else "better",
+    key=lambda: "worse" if min(after_all) < min(after) else "better",
     because="Most targets are now words of stories, which nobody can guess, and an answer is only a small part of each gradient.",
 )
 
@@ -335,11 +336,11 @@ figures.display(
 )
 
 # %% tags=["source-hidden"] evidence="only-answers" tried="seeds"
-# Checked: on average over the seeds, more answers are right if only answers count.
-assert sum(after) > sum(after_all)
+# Checked: if everything counts, the seeds differ more, and the worst is worse.
+assert min(after_all) < min(after) and max(after_all) - min(after_all) > max(after) - min(after)
 
 # %% [markdown]
-# At equal updates, more answers are right on average if only answers count. [[only-answers]] Most of the other targets are words of stories, and the model writes these as well as it can already: what is left of their loss is what nobody can know (lesson 03). Their gradients are noise for the answers.
+# If only answers count, all five trainings are about equally good. If everything counts, it depends on the seed: the worst is worse, and the five differ more. [[only-answers]] Then the loss is a mean over all targets, of which the answers are only a small part, and most others are words of stories. The model writes these as well as it can already: what is left of their loss is mostly what nobody can know (lesson 03). So each update is mostly about something else than the answers.
 #
 # ### If the end mark does not count
 # The first attempt of *Your turn*, as a training:
@@ -396,7 +397,7 @@ print(line[:150], "...")
 # - A chat template is a text with special tokens, and to answer is to complete it. [[template]]
 # - Only the answers and their end marks are targets. [[targets]]
 # - A short fine-tuning teaches the form of an answer; what is in it, the model knew before. [[answers]]
-# - With the same updates, more answers are right if only answers count. [[only-answers]]
+# - If everything counts instead, how well it answers depends on the seed. [[only-answers]]
 # - Without the end marks as targets, the model does not stop. [[no-end]]
 
 # %% [markdown]
