@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tinylm_classroom.experiments import judging
-from tinylm_lib import TransformerLM, storyworld
+from tinylm_lib import TransformerLM
 from tinylm_lib.pretrained import load_pretrained
 
 if sys.version_info >= (3, 11):
@@ -42,7 +40,6 @@ SETTINGS = (
     (0.0, True, 0.1, 40, range(3)),
     (0.0, True, 0.3, 40, range(3)),
 )
-N_HELD_OUT = 160
 PAIR_SEEDS = range(3)
 ANCHORS = (0.0, 1.0)
 N_TRAINED, N_NEW = 176, 60  # beginnings with 16 stories each
@@ -54,7 +51,7 @@ Made = Iterator[dict[str, Any]]
 def start_of_all() -> Made:
     """The model before."""
     start, tokenizer = shipped()
-    yield seen(judging.portrait(start, start, tokenizer, held_out()))
+    yield seen(judging.portrait(start, start, tokenizer, judging.held_out()))
 
 
 def runs() -> Made:
@@ -66,7 +63,7 @@ def runs() -> Made:
             options: dict[str, Any] = {"added": added, "baseline": baseline, "beta": beta}
             learning = judging.learning(model, start, tokenizer, seed, n_updates, **options)
             verdicts = list(learning)
-            found = judging.portrait(model.eval(), start, tokenizer, held_out())
+            found = judging.portrait(model.eval(), start, tokenizer, judging.held_out())
             yield options | {"seed": seed, "verdicts": verdicts} | seen(found)
 
 
@@ -122,12 +119,6 @@ def shipped() -> tuple[TransformerLM, Any]:
     """The model that all begin with, and its tokenizer."""
     found = load_pretrained("storyworld")
     return found.model.eval(), found.tokenizer
-
-
-def held_out() -> list[Any]:
-    """Stories that all models read."""
-    sources = (torch.Generator().manual_seed(1000 + i) for i in range(N_HELD_OUT))
-    return [storyworld.story(source) for source in sources]
 
 
 def seen(found: judging.Portrait) -> dict[str, Any]:

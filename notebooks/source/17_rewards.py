@@ -12,13 +12,12 @@
 # %% [markdown] tags=["note"]
 # **Say.** So far every model has learned from texts that somebody had written. Today nobody writes the right text. We only say of what the model has written whether it is good.
 #
-# **Draw.** A loop: the model writes, a judge gives a number, the model changes a little.
+# **Draw.** None.
 #
 # **Ask.** "Where in your life do you know a good answer when you see one, but could not write it down?" (Jokes, proofs, programs that pass their tests.)
 #
 # **Usual answers.**
 # - *It comes nearer to the language* (`it comes nearer`): More of its stories are possible, so it should. Look at the second curve.
-# - *It stays as near* (`it stays as near`): The stories have changed, so the distribution has changed, too.
 # - *We could train on right stories* (from the room): Here we could, because StoryWorld can write them. For a proof often nobody can.
 #
 # **Cut if short.** The three stories.
@@ -27,14 +26,12 @@
 
 # %% [markdown]
 # ## 1. Judging instead of writing
-# In training, a model learns to continue a text as its author did (lesson 11), so somebody has to write the text. But often it is much easier to **judge** an answer than to write one: does the program pass its tests, is the proof correct? StoryWorld is such a judge, because it knows whether a story contains an impossible word. The shipped model gets the first two sentences of a story and writes the rest. Each of these stories is shown up to its first impossible word, in brackets:
+# To train a model, somebody has to write texts (lesson 11). But often it is much easier to **judge** an answer than to write one: does the program pass its tests, is the proof correct? StoryWorld is such a judge, because it knows whether a story contains an impossible word. Here the shipped model continues the first two sentences of a story. Each story is shown up to its first impossible word, in brackets:
 
 # %%
-import copy
-
 import torch
 
-from tinylm_classroom import judging, predict, rewards_view, show_text
+from tinylm_classroom import control, judging, predict, rewards_view, show_text
 from tinylm_classroom import rewards_figures as figures
 from tinylm_lib.pretrained import load_pretrained
 
@@ -47,20 +44,16 @@ stories = judging.decoded(tokenizer, first_texts)
 show_text([judging.marked(text) for text in stories[:24:8]])
 
 # %% [markdown]
-# We pretend that this verdict is all we have, and that nobody can write a right story. Now the model learns from verdicts alone. For each update it writes 8 stories to each of 4 beginnings, the judge gives each story a 1 or a 0, and the model makes the good ones a little more likely and the others less. (How? See sections 2 and 3.) **Your task:** move the handle back to the first update. Where do its stories go wrong, and where do the last ones?
+# We pretend that nobody can write a right story, so the model learns from verdicts alone. For each update it writes 8 stories to each of 4 beginnings, the judge gives each of them a 1 or a 0, and the good ones become a little more likely, the others less. (How? See sections 2 and 3.) **Your task:** move the handle back to the first update. Where do its stories go wrong, and where do the last ones?
 
 # %% tags=["source-hidden"] deck="Task: where do the first stories go wrong, and where the last?"
-SEED = 0
+SEED = 1
 model, history, updates = judging.watched(start, tokenizer, SEED)
 await rewards_view(updates, tokenizer, total_steps=16, expected={8: (0.2, 0.65), 16: (0.3, 0.9)})
 
 # %% tags=["source-hidden"]
-from tinylm_classroom import learned
-from tinylm_lib import storyworld
-
-held_out = [storyworld.story(torch.Generator().manual_seed(1000 + i)) for i in range(160)]
 recorded = judging.recorded_rewards()
-away = [recorded.start.from_language, storyworld.gaps(model, tokenizer, held_out)["all"].nats]
+away = [recorded.start.from_language, judging.from_language(model, tokenizer)]
 
 # %% tags=["source-hidden"] deck="More of its stories are possible. Is it nearer to the language?"
 predict(
@@ -68,7 +61,6 @@ predict(
     key=lambda: "it moves away" if away[1] > 1.2 * away[0] else "it comes nearer",
     choices={
         "it comes nearer": "More of its stories are stories of this language. But are they the ones that the language tells?",
-        "it stays as near": "The model writes other stories than before, so its distribution has changed.",
         "it moves away": "",
     },
     because="Nothing pulls towards the language: the reward asks only for stories without an impossible word.",
@@ -82,9 +74,8 @@ figures.judged(part_right, away, verdict_runs, recorded.start)
 # %% tags=["source-hidden"] evidence="both-rise" tried="seeds"
 # Checked in five recorded runs, on 768 new stories each, and in ours: both rise.
 before = judging.part_possible(recorded.start.kinds)
-for _, portrait in verdict_runs:
-    assert judging.part_possible(portrait.kinds) > before + 0.2
-    assert portrait.from_language > 2 * recorded.start.from_language
+assert min(judging.part_possible(run.kinds) for _, run in verdict_runs) > before + 0.2
+assert min(run.from_language for _, run in verdict_runs) > 2 * recorded.start.from_language
 assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0]
 
 # %% [markdown]
@@ -95,7 +86,7 @@ assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0
 #
 # **Draw.** None: the formula is on the screen. Underline the trick in it.
 #
-# **Ask.** "The reward is a number that fell from the sky. How can it have a gradient?" (It has none. The probability of the throw has one.)
+# **Ask.** None: the prediction asks. (The reward fell from the sky, so how can it have a gradient? It has none. The probability of the throw has one.)
 #
 # **Usual answers.**
 # - *Nothing changes, because 11 - 10 is 1 - 0* (`nothing changes`): True for the mean. A single throw is multiplied by 10 or 11, though.
@@ -108,7 +99,7 @@ assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0
 
 # %% [markdown] deck="A coin that wants heads"
 # ## 2. A coin that wants heads
-# The smallest model that makes a choice is a coin. It has one parameter $\theta$ and lands on heads with probability $\sigma(\theta)$. Heads has the reward 1, tails 0. In which direction must $\theta$ move for more reward?
+# The smallest model that makes a choice is a coin. It lands on heads with probability $\sigma(\theta)$. Heads has the reward 1, tails 0. In which direction must $\theta$ move for more reward?
 
 # %% deck="The exact gradient adds up all outcomes"
 from torch.nn.functional import logsigmoid
@@ -123,7 +114,7 @@ print(f"expected reward {expected.item():.3f}, its gradient {exact.item():.4f}")
 # END
 
 # %% [markdown]
-# That was easy, because we could add up *all* outcomes. A model that writes has too many. It can only write and look at the reward, and the reward of what was drawn is just a number: no gradient flows back through a draw. The **log-derivative trick** ([Williams 1992](https://doi.org/10.1007/BF00992696)) moves the derivative to something that we know, the log-probability of what was drawn. Since $\nabla p = p \, \nabla \log p$,
+# Here we could add up *all* outcomes. A model that writes has too many: it can only write and look at the reward, and no gradient flows back through a draw. The **log-derivative trick** ([Williams 1992](https://doi.org/10.1007/BF00992696)) moves the derivative to something that we know, the log-probability of what was drawn. Since $\nabla p = p \, \nabla \log p$,
 #
 # $$\nabla \sum_x p(x)\, R(x) = \sum_x p(x)\, R(x)\, \nabla \log p(x).$$
 #
@@ -132,14 +123,14 @@ print(f"expected reward {expected.item():.3f}, its gradient {exact.item():.4f}")
 
 # %% deck="Ten thousand throws estimate the exact gradient"
 def thrown(n, seed=17):
-    """n throws, 0 for tails and 1 for heads."""
     source = torch.Generator().manual_seed(seed)
-    return torch.multinomial(log_p.detach().exp(), n, replacement=True, generator=source)
+    p = log_p.detach().exp()  # (2)
+    return torch.multinomial(p, n, replacement=True, generator=source)  # (n)
 
 
 n_throws = 10_000  # try 100
 # ESSENTIAL
-flips = thrown(n_throws)
+flips = thrown(n_throws)  # 0 for tails, 1 for heads
 loss = -(reward_of[flips] * log_p[flips]).mean()  # an optimizer minimizes
 (estimate,) = torch.autograd.grad(loss, theta, retain_graph=True)
 print(f"from the throws {-estimate.item():.3f}, exact {exact.item():.3f}")
@@ -153,15 +144,14 @@ for seed in SEEDS:
     assert abs(slopes.mean() - exact) < 4 * slopes.std() / 100
 
 # %% [markdown]
-# This is the **policy gradient**; a model that makes choices is called a *policy* in this field. In words: *make what you did more likely, the more so the larger its reward.* [[trick]]
+# This is the **policy gradient** (a model that makes choices is a *policy*): *make what you did more likely, the more so the larger its reward.* [[trick]]
 #
 # ### A baseline
-# Now let the rewards be 10 for tails and 11 for heads. Only the difference matters to us, and the exact gradient is the same. Is the estimate? A **baseline** is a number that we subtract from every reward:
+# Now let the rewards be 10 for tails and 11 for heads. The exact gradient is the same. Is the estimate? A **baseline** is a number that we subtract from every reward:
 
 
 # %%
 def estimates(baseline, n_batches=1000, n_flips=20):
-    """The gradient, estimated from each of many batches of throws (n_batches)."""
     p = log_p.detach().exp()
     batches = thrown(n_batches * n_flips).view(n_batches, n_flips)
     slopes = torch.stack([-p[1], p[0]])  # (2), of the log-probabilities
@@ -169,14 +159,14 @@ def estimates(baseline, n_batches=1000, n_flips=20):
 
 
 p_heads = log_p[1].exp().item()
-baselines = {"none": 0.0, "mean reward": 10 + p_heads, "best": 11 - p_heads, "too high": 12.0}
+baselines = {"none": 0, "mean reward": 10 + p_heads}
+baselines |= {"best": 11 - p_heads, "too high": 12}
 by_baseline = {name: estimates(value) for name, value in baselines.items()}
 
 # %% tags=["source-hidden"] deck="Rewards of 10 and 11 instead of 0 and 1: how do estimates change?"
-same_mean = abs(by_baseline["none"].mean() - exact) < 4 * by_baseline["none"].std() / 1000**0.5
 predict(
     "With rewards of 10 and 11 instead of 0 and 1, and no baseline: how do estimates from 20 throws change?",
-    key=lambda: "same mean, larger spread" if same_mean else "both larger",
+    key=lambda: "same mean, larger spread" if by_baseline["none"].std() > 1 else "nothing changes",
     choices={
         "nothing changes": "The difference of the rewards is the same, but each throw is multiplied by its whole reward.",
         "same mean, larger spread": "",
@@ -185,10 +175,8 @@ predict(
     because="The 10 multiplies a slope whose mean is 0, so it adds nothing on average, and a lot of noise.",
 )
 
+
 # %% tags=["source-hidden"] deck="A baseline keeps the mean and removes the noise"
-from tinylm_classroom import control
-
-
 def with_baseline(baseline="mean reward"):
     figures.estimates(by_baseline, exact.item(), baseline)
 
@@ -198,25 +186,23 @@ control(with_baseline, baseline=list(baselines), frames=4)
 # %% tags=["source-hidden"] evidence="baseline" tried="exact"
 # Checked: p of heads and 1 - p of tails average to the exact gradient with each baseline; the spreads differ.
 for value in baselines.values():
-    mean = p_heads * (11 - value) * (1 - p_heads) - (1 - p_heads) * (10 - value) * p_heads
-    assert abs(mean - exact) < 1e-5
+    assert abs(p_heads * (1 - p_heads) * ((11 - value) - (10 - value)) - exact) < 1e-5
 assert by_baseline["none"].std() > 10 * by_baseline["mean reward"].std() > 100 * by_baseline["best"].std()
 
 # %% [markdown]
 # Whatever number we subtract, the mean of the estimates is the exact gradient, because the mean of $\nabla \log p$ is 0. With the mean reward as the baseline they scatter far less than without one. [[baseline]] Reward minus baseline is the **advantage**: *was this better than usual?*
 #
-# The mean reward is not the best baseline. Heads contributes $(11 - b)(1 - p)$ to an estimate, tails $-(10 - b)\,p$. These are equal for $b = 11 - p$, and then every throw gives the exact gradient. For texts the best baseline would require a gradient of each text by itself ([Greensmith et al. 2004](https://www.jmlr.org/papers/v5/greensmith04a.html)), so the mean is used.
+# It is not the best one. Heads contributes $(11 - b)(1 - p)$ to an estimate, tails $-(10 - b)\,p$. These are equal for $b = 11 - p$, and then every throw gives the exact gradient. For texts the best baseline would require a gradient of each text ([Greensmith et al. 2004](https://www.jmlr.org/papers/v5/greensmith04a.html)), so the mean is used.
 
 # %% [markdown] tags=["note"]
 # **Say.** From the coin to texts there is one decision: usual compared with what? Then the honest question: does the baseline matter here at all?
 #
-# **Draw.** Two beginnings, an easy one and a difficult one, with 8 dots each, for 1 and 0, and the mean of each group.
+# **Draw.** None.
 #
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *Fewer possible stories* (`fewer are possible`): The spread is larger, so it should be worse. But a reward of 0 pushes nothing, and a reward of 1 is small.
-# - *More of them* (`more are possible`): Look at both columns of dots.
 # - *The loss must be positive* (`wrong sign`): Minus a log-probability is positive, minus an advantage times it need not be.
 # - *Average each text first* (`mean of each text first`): Then a token of a short text counts more.
 #
@@ -226,10 +212,9 @@ assert by_baseline["none"].std() > 10 * by_baseline["mean reward"].std() > 100 *
 
 # %% [markdown] deck="From a coin to stories"
 # ## 3. From a coin to stories
-# A text is many draws, one for each token. Its log-probability is the sum over its tokens, and all of them get the advantage of the text.
+# A text is many draws, one for each token, and all of them get the advantage of the text.
 #
 # ### Your turn: the loss
-# Write it as a mean over all tokens that the model has written, so that every written token counts the same.
 
 
 # %% tags=["exercise"] name="policy_gradient_loss" minutes=9 difficulty=2 deck="Your turn: the loss"
@@ -259,7 +244,7 @@ hint("policy_gradient_loss")
 # `[:, None]` gives the advantages a second axis, so that each row is multiplied by its own; the mask then selects the written tokens, and one mean goes over all of them. Common mistakes: to forget the minus; to count the prompt, which the model did not choose; to average each text first, which makes a token of a short text count more; to let the gradient flow into the advantages.
 
 # %% [markdown]
-# Which baseline? Some beginnings are more difficult than others. So the model writes **a group** of stories to the same beginning, and the baseline is the mean of the group. This is the idea of *GRPO* ([Shao et al. 2024](https://arxiv.org/abs/2402.03300)), which needs no second model that guesses how good a story usually is. Here are P beginnings with K stories each, which make B texts:
+# Which baseline? Some beginnings are more difficult than others. So the model writes **a group** of stories to the same beginning, and the baseline is the mean of the group, as in *GRPO* ([Shao et al. 2024](https://arxiv.org/abs/2402.03300)). P beginnings with K stories each make B texts:
 
 
 # %% deck="A group of stories is its own baseline"
@@ -282,46 +267,39 @@ trace(loss_of_stories, start, six.ids, six.padding, made_up, six.mask, sizes=siz
 
 
 # %% deck="The whole loop: write, judge, make the better ones more likely"
-def one_update(model, optimizer, prompts, source):
-    texts = rewards.rollouts(model, prompts, **options, generator=source)
-    verdicts = judging.verdicts(tokenizer, texts).view(len(prompts), -1)  # (P, K)
-    optimizer.zero_grad()
-    # ESSENTIAL
-    loss_of_stories(model, texts.ids, texts.padding, verdicts, texts.mask).backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    # END
-
-
-# %%
 from tinylm_lib import rewards
 
 options = {"n_each": 4, "max_new_tokens": 97, "stop_ids": tokenizer.encode("\n")}
-(four,) = judging.beginnings(tokenizer, 3, n=1)  # four prompts
-by_hand = copy.deepcopy(start)
-optimizer = torch.optim.AdamW(by_hand.parameters(), lr=5e-4, weight_decay=0.0)
-one_update(by_hand, optimizer, four, torch.Generator().manual_seed(3))
+
+
+def one_update(model, optimizer, prompts, source):
+    # ESSENTIAL
+    texts = rewards.rollouts(model, prompts, **options, generator=source)
+    verdicts = judging.verdicts(tokenizer, texts).view(len(prompts), -1)  # (P, K)
+    loss = loss_of_stories(model, texts.ids, texts.padding, verdicts, texts.mask)
+    # END
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
 
 # %% tags=["source-hidden"] evidence="same-step" tried="exact"
-# Checked: the library's loop makes the same update.
-by_library = copy.deepcopy(start)
-second = torch.optim.AdamW(by_library.parameters(), lr=5e-4, weight_decay=0.0)
-judge, again = judging.Judge(tokenizer), torch.Generator().manual_seed(3)
-_ = list(rewards.reinforce(by_library, start, [four], judge, second, **options, generator=again))
-for mine, its, old in zip(by_hand.parameters(), by_library.parameters(), start.parameters(), strict=True):
-    assert (mine - its).abs().max() < 0.2 * (mine - old).abs().max() + 1e-7
+# Checked: one update with this loop is one update of the library's.
+assert judging.same_update(one_update, start, tokenizer, options) < 0.2
 
 # %% [markdown]
-# With your loss, this is one update of section 1 and nothing more. [[same-step]] If all stories of a group are right, or all are wrong, every advantage is 0 and the group teaches nothing.
+# With your loss, this is one update of section 1 and nothing more. [[same-step]] If all stories of a group are right, or all wrong, every advantage is 0 and the group teaches nothing.
 #
 # ### Take the baseline out
-# Without a baseline and with rewards of 0 and 1, the wrong stories count 0, so only the right ones have a gradient. What is that?
+# With rewards of 0 and 1 and no baseline, the wrong stories count 0, so only the right ones have a gradient. What is that?
 
 # %% deck="Rewards of 0 and 1 without a baseline: the loss of lesson 11 on one's own successes"
 verdicts = judging.verdicts(tokenizer, first_texts)  # (B)
+added = 0.0  # try 10.0
 log_probs = judging.answer_log_probs(start, first_texts)  # (B, N)
 # ESSENTIAL
-without = policy_loss(log_probs, verdicts, first_texts.mask)
+without = policy_loss(log_probs, verdicts + added, first_texts.mask)
 successes = first_texts.mask & (verdicts == 1)[:, None]  # (B, N)
 training_loss = -log_probs[successes].mean()
 part = successes.sum() / first_texts.mask.sum()
@@ -333,21 +311,16 @@ print(f"{without.item():.5f} = {part:.3f} of the tokens x {training_loss.item():
 torch.testing.assert_close(without, part * training_loss)
 
 # %% [markdown]
-# It is the loss of lesson 11 on the stories that passed: **imitation of one's own successes**. [[imitation]] Nothing is pushed down. We recorded runs of section 1 with the baseline and without it, and then with 1 and with 10 added to all rewards. (The mean of a group removes such a number, so with it all three are the same run.)
+# It is the loss of lesson 11 on the stories that passed: **imitation of one's own successes**. [[imitation]] We recorded runs like that of section 1, with the baseline and without it, and also with 1 or 10 added to all rewards.
 
 # %% tags=["source-hidden"] deck="Rewards of 0 and 1, no baseline: what becomes of the stories?"
-runs_of = {}
-for added, name in ((0.0, "0 and 1"), (1.0, "1 and 2"), (10.0, "10 and 11")):
-    runs_of[name] = verdict_runs, recorded.runs[added, False, 0.0, 16]
-fine = {name: [[judging.part_possible(run.kinds) for _, run in each] for each in both] for name, both in runs_of.items()}
-means = {name: [sum(each) / len(each) for each in both] for name, both in fine.items()}
+runs_of, fine, means = judging.without_baseline(recorded)
 predict(
     "Rewards of 0 and 1, with the baseline taken out: how many stories are possible after the run?",
     key=lambda: "about as many" if abs(means["0 and 1"][0] - means["0 and 1"][1]) < 0.06 else "fewer are possible",
     choices={
         "fewer are possible": "That was so for the coin with 10 and 11. Here the rewards are 0 and 1.",
         "about as many": "",
-        "more are possible": "Imitation alone pushes nothing down. Does it push the right stories up more?",
     },
     because="Right stories become more likely in both cases, and the probabilities of all texts sum to 1.",
 )
@@ -358,10 +331,10 @@ figures.without_baseline(runs_of, recorded.start)
 # %% tags=["source-hidden"] evidence="needs-baseline" tried="seeds"
 # Checked in five runs each: no baseline changes nothing for 0 and 1, and 10 and 11 without it teach nothing.
 assert abs(means["0 and 1"][0] - means["0 and 1"][1]) < 0.06
-assert max(fine["10 and 11"][1]) < before + 0.03 < min(fine["0 and 1"][1])
+assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 and 1"][1])
 
 # %% [markdown]
-# With rewards of 0 and 1 the runs with and without a baseline end alike. With 10 and 11 and no baseline, no run gets better than the start: *every* story is pushed up, right or wrong, and the difference drowns in noise, as with the coin. [[needs-baseline]] So a baseline matters where the rewards are far from 0. (Training on one's own successes, with an update for each batch, competes with GRPO on mathematics: [Xiong et al. 2025](https://arxiv.org/abs/2504.11343).)
+# With 0 and 1 the runs end alike. With 10 and 11 and no baseline, no run gets better than the start: *every* story is pushed up, right or wrong, and the difference drowns in noise, as with the coin. [[needs-baseline]] So a baseline matters where rewards are far from 0. (On mathematics, too, training on one's own successes competes with GRPO: [Xiong et al. 2025](https://arxiv.org/abs/2504.11343).)
 
 # %% [markdown] tags=["note"]
 # **Say.** The reward went up. Now be the one who is not convinced. What else could have happened, other than that it learned to tell stories correctly?
@@ -371,8 +344,8 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < min(fine["0 and 1"][1])
 # **Ask.** After the picture: "Is this cheating?" (It did exactly what we rewarded.)
 #
 # **Usual answers.**
-# - *It knows better who has what* (`it knows better who has what`): Then stories with a gift would now mostly be possible.
-# - *It writes shorter stories* (`it writes shorter stories`): A good suspicion; the language has no much shorter ones.
+# - *It knows better who has what* (from the room): Then stories with a gift would now mostly be possible.
+# - *It writes shorter stories* (from the room): A good suspicion; the language has no much shorter ones.
 #
 # **Cut if short.** The two continuations.
 #
@@ -380,7 +353,7 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < min(fine["0 and 1"][1])
 
 # %% [markdown] deck="Better, or only more cautious?"
 # ## 4. What did it learn?
-# More stories are possible now. That can have two reasons: the model does the difficult thing *better*, or it does the difficult thing *less often*. Both give the same reward. Two sentences of StoryWorld are difficult: a **gift** (somebody gives or hands a thing to the other) and an **owner sentence** (*By then the red hat belonged to Tom*). For both the model must know who has what, and lesson 16 showed how badly it does. The same beginnings, continued before and after the 16 updates:
+# More stories are possible now. Either the model does the difficult thing *better*, or it does it *less often*. Two sentences are difficult, because one must know who has what (lesson 16): a **gift** (somebody gives or hands over a thing) and an **owner sentence** (*By then the red hat belonged to Tom*). **Your task:** read pairs of stories, before and after the 16 updates. What does the model do differently?
 
 # %% deck="The same beginning before and after the 16 updates"
 row = 8  # try 0 and 16
@@ -390,46 +363,34 @@ for name, each in {"before": start, "after": model}.items():
     show_text({name: judging.marked(judging.decoded(tokenizer, texts)[row])})
 # END
 
-# %% tags=["source-hidden"] deck="What does the model do differently?"
-kinds_after = [portrait.kinds for _, portrait in verdict_runs]
-gift, owner = ([judging.part_with(each, which) for each in (recorded.start.kinds, *kinds_after)] for which in (0, 1))
-predict(
-    "What does the model do differently after the 16 updates?",
-    key=lambda: "it avoids the difficult sentences" if max(gift[1:]) < 0.5 * gift[0] else "it knows better who has what",
-    choices={
-        "it knows better who has what": "Then stories with a gift would now mostly be possible.",
-        "it avoids the difficult sentences": "",
-        "it writes shorter stories": "The language has no much shorter stories, so they would be impossible.",
-    },
-    because="It writes far fewer gifts and owner sentences. Stories without them were more often possible before, too.",
-)
-
 # %% deck="Gifts and owner sentences have become rare"
-for what, values in (("gift", gift), ("owner sentence", owner)):
-    print(f"stories with a {what}: {values[0]:.0%} before,", end=" ")
-    print("after", ", ".join(f"{value:.0%}" for value in values[1:]))
+kinds_of = [recorded.start.kinds] + [run.kinds for _, run in verdict_runs]
+for which, what in enumerate(("a gift", "an owner sentence")):
+    often = [judging.part_with(each, which) for each in kinds_of]
+    print(f"stories with {what}:", *(f"{part:.0%}" for part in often))
 
 # %% [markdown]
-# How much does that explain? Suppose that the model had only changed *how often* it writes each kind of story, and of each kind as many were possible as before. Or the other way round:
+# In all five recorded runs both sentences have become rare. Suppose that only *how often* it writes each kind of story had changed, and of each kind as many were possible as before. Or the other way round:
 
-# %% tags=["source-hidden"] deck="Fewer difficult sentences alone explain the progress"
-figures.avoided(recorded.start.kinds, kinds_after)
+# %% tags=["source-hidden"] deck="Most of the progress: difficult sentences have become rare"
+figures.avoided(kinds_of[0], kinds_of[1:])
 
 # %% tags=["source-hidden"] evidence="avoids" tried="seeds"
-# Checked in five runs with 768 stories each: the new mix alone is most of the progress, the new care little of it.
-for kinds in kinds_after:
+# Checked in five runs with 768 stories each: the new mix alone is most of the progress.
+for kinds in kinds_of[1:]:
     progress = judging.part_possible(kinds) - before
     assert judging.mixed(kinds, recorded.start.kinds) - before > 0.6 * progress
     assert judging.mixed(recorded.start.kinds, kinds) - before < 0.5 * progress
 
 # %% [markdown]
-# The new mix alone gives nearly all of the progress, in each run. The model has learned to **avoid** what it gets wrong. [[avoids]] Does it at least know better who has a thing? We ask about stories that *the language* tells, where it cannot avoid anything:
+# The new mix alone gives three quarters of the progress or more, in each run. The model has mainly learned to **avoid** what it gets wrong. [[avoids]] Does it at least know better who has what? We ask about stories that *the language* tells, where it cannot avoid anything:
 
 # %% deck="On the language's own stories it knows no better who has what"
+n_made = 16  # try 40
+portraits = [recorded.start] + [run for _, run in recorded.runs[0.0, True, 0.0, n_made]]
 n_owners = recorded.start.n_owners
-portraits = [recorded.start] + [portrait for _, portrait in verdict_runs]
-print(f"of {n_owners} owners right:", *(f"{each.owners_right:.2f}" for each in portraits))
-print("nats above the floor: ", *(f"{each.owner_nats:.2f}" for each in portraits))
+print(f"right, of {n_owners}:", *(f"{each.owners_right:.2f}" for each in portraits))
+print("nats above the floor:", *(f"{each.owner_nats:.2f}" for each in portraits))
 
 # %% tags=["source-hidden"] evidence="not-better" tried="seeds"
 # Checked: the mean of the runs is not above the start, no run by two standard errors, and each has a higher loss.
@@ -439,14 +400,14 @@ assert sum(rights[1:]) / 5 < rights[0] and max(rights[1:]) < rights[0] + 2 * err
 assert min(each.owner_nats for each in portraits[1:]) > portraits[0].owner_nats
 
 # %% [markdown]
-# The first number is the start. No run knows the owners better by two standard errors, and all have a higher loss there. [[not-better]] This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it, because we know the language.
+# The first number is the start. The runs are right no more often, and all have a higher loss. [[not-better]] This is **reward hacking**: the reward rises, and what we had in mind does not.
 
 # %% [markdown] tags=["note"]
 # **Say.** The usual medicine: a leash. The model may change, but each step away from where it started has a price.
 #
 # **Draw.** None: the picture shows the leash.
 #
-# **Ask.** "What happens with a very long leash, and with a very short one?"
+# **Ask.** None: the picture answers what a long and a short leash do.
 #
 # **Usual answers.**
 # - *The plain log-ratio is enough* (`log-ratio alone`): Its mean is right, but single tokens can be negative, and near the start it scatters more.
@@ -459,14 +420,13 @@ assert min(each.owner_nats for each in portraits[1:]) > portraits[0].owner_nats
 
 # %% [markdown] deck="A leash: a price for each nat away from the start"
 # ## 5. A leash
-# The model should improve and stay near the model that it was, the *reference*. So one adds a **penalty** to the loss: $\beta$ times the KL divergence from the reference. From the tokens that were drawn it can be estimated:
+# The model should improve and stay near the one that it was, the *reference*. So one adds a **penalty** to the loss: $\beta$ times the KL divergence from the reference, estimated from the tokens that were drawn:
 #
 # $$\text{KL} \approx \text{mean of } r - \log r - 1, \qquad r = \frac{p_\text{reference}(\text{token})}{p(\text{token})}.$$
 #
 # The mean of $-\log r$ alone would be right, too. But $r - 1$ is 0 on average, and with it no token has less than 0, so near the reference the estimate scatters less ([Schulman 2020](http://joschu.net/blog/kl-approx.html)).
 #
 # ### Your turn: the penalty
-# The gradient flows through the model's log-probabilities.
 
 
 # %% tags=["exercise"] name="kl_penalty" minutes=7 difficulty=2 deck="Your turn: the penalty"
@@ -494,48 +454,48 @@ hint("kl_penalty")
 # The logarithm of a ratio is a difference of logarithms, and `exp` gives the ratio. Common mistakes: to exchange model and reference; to forget the 1, so that equal models have a distance; to count tokens of the prompt.
 
 # %% [markdown]
-# How far *must* a model go? At least as far as two coins are apart that land on *possible* as often as the two models do, because looking at the verdict alone can only lose information:
+# How far *must* a model go? At least as far as two coins are apart that land on *possible* as often as the two models do, because the verdict is only a part of the story:
 
 
 # %% deck="The least distance is that of two coins"
 def least_nats(p, q):
     """From a model with a fraction q of possible stories to one with p."""
+    # ESSENTIAL
     coin, other = torch.tensor([p, 1 - p]), torch.tensor([q, 1 - q])
     return (coin * (coin / other).log()).sum().item()
+    # END
 
 
 goal = 0.9  # try 0.5
-print(f"from {before:.2f} to {goal}: at least {least_nats(goal, before):.2f} nats a story")
+# ESSENTIAL
+print(f"from {before:.2f} to {goal}: {least_nats(goal, before):.2f} nats a story")
+# END
 
 # %% [markdown]
-# One model comes as near as that: the start, in which the probability of *every possible story is multiplied by the same factor*. It would avoid nothing. Do our runs find it?
+# One model comes as near: the start, with the probability of *every possible story multiplied by the same factor*. It avoids nothing. Do runs of 40 updates find it?
 
 # %% tags=["source-hidden"] deck="The penalty trades possible stories for nearness"
 curve = [(least_nats(p / 100, before), p / 100) for p in range(21, 99)]
-with_penalty = {beta: [run for _, run in recorded.runs[0.0, True, beta, 40]] for beta in (0.0, 0.03, 0.1, 0.3)}
+with_penalty = judging.with_penalty(recorded)
 figures.penalties(with_penalty, curve)
 
 # %% tags=["source-hidden"] evidence="penalty" tried="seeds"
-# Checked: all three runs with one beta are nearer to the language than all three with the next smaller one.
-for weak, strong in ((0.0, 0.03), (0.03, 0.1), (0.1, 0.3)):
-    nearest = min(run.from_language for run in with_penalty[weak])
-    assert max(run.from_language for run in with_penalty[strong]) < nearest
-
-# %% tags=["source-hidden"] evidence="farther" tried="seeds"
-# Checked: every run went at least twice as far as it had to.
-for each in with_penalty.values():
-    for run in each:
-        assert run.from_start > 2 * least_nats(judging.part_possible(run.kinds), before)
+# Checked: more penalty, nearer to the language; and all went at least twice as far from the start as they had to.
+away_of = {beta: [run.from_language for run in each] for beta, each in with_penalty.items()}
+assert max(away_of[0.3]) < min(away_of[0.1]) < max(away_of[0.1]) < min(away_of[0.03])
+assert sum(away_of[0.03]) < sum(away_of[0.0])
+for run in (run for each in with_penalty.values() for run in each):
+    assert run.from_start > 2 * least_nats(judging.part_possible(run.kinds), before)
 
 # %% [markdown]
-# The larger $\beta$, the nearer the models stay to the language. [[penalty]] And all of them went at least twice as far from the start as so many possible stories require: they changed *which* stories they tell, not only whether these are possible. [[farther]]
+# The larger $\beta$, the nearer the models stay to the language, on average over three runs. But all went at least twice as far from the start as so many possible stories require: they changed *which* stories they tell. [[penalty]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Now somebody else chose the reward, and does not tell us which. Read the stories and guess.
 #
 # **Draw.** None: leave the stories on the screen.
 #
-# **Ask.** "What would you have rewarded instead?"
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *Long stories* (`long stories`): They are long, but why always this one sentence?
@@ -548,7 +508,7 @@ for each in with_penalty.values():
 
 # %% [markdown] deck="Break it: guess the reward"
 # ## 6. Break it: guess the reward
-# The model avoids owner sentences. Somebody wanted to prevent this with another reward, and trained the start with it for 12 updates. It gets five sentences of each story, and here is what it writes now. What was the reward?
+# Somebody wanted to prevent this avoidance with another reward, and trained the start with it for 12 updates. Here is what it writes now, after five sentences of a story. What was the reward?
 
 # %% tags=["source-hidden", "nbval-ignore-output"] deck="What was rewarded here?"
 strange = judging.mystery(start, tokenizer, SEED)
@@ -559,7 +519,9 @@ show_text([text.strip()[:420] for text in last_texts[:24:8]])
 ours = judging.gamed(tokenizer, strange)
 predict(
     "What was the reward?",
-    key=lambda: "each sentence that says whose a thing is" if ours.reward[-1] > 2 * ours.reward[0] else "possible stories",
+    key=lambda: (
+        "each sentence that says whose a thing is" if ours.reward[-1] > 2 * ours.reward[0] else "possible stories"
+    ),
     choices={
         "long stories": "A long story could be long in many ways. Which kind of sentence comes again and again?",
         "possible stories": "Then you should find a possible one among them.",
@@ -581,18 +543,17 @@ for run in (*recorded.gamed, ours):
     assert run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0.1
 
 # %% [markdown]
-# Each sentence that says whose a thing is counted, and nobody asked whether it is true and whether the story ends. With three recorded seeds the model learned to repeat the sentence, and hardly any story is possible. [[gamed]] A reward is not what you *mean*. It is what you *wrote*. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
+# Each owner sentence counted, and nobody asked whether it is true. In three recorded runs the model learned to repeat it, and in the end no story is possible. [[gamed]] A reward is not what you *mean*. It is what you *wrote*. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
 
 # %% [markdown] tags=["note"]
 # **Say.** What is different in the models that you know? The judge. For programs and sums it is a test, as here. For everything else people compare answers.
 #
-# **Draw.** Three boxes for RLHF: examples, a reward model from comparisons, reinforcement learning with a leash. Then cross out the middle box: this is DPO.
+# **Draw.** None.
 #
-# **Ask.** "Which of the three boxes can be hacked?" (The second, by the third.)
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *The one whose chosen story rose* (`the one whose chosen story gained 1`): The loss looks at the difference alone.
-# - *Both have the same loss* (`both have the same`): The differences are 1 and 20.
 # - *Beta multiplies the loss* (`beta in front`): Inside it decides how far the model has to move until a pair counts as learned.
 # - *The reference is unnecessary* (`reference unused`): Then a text that was improbable from the start loses, however much it improved.
 #
@@ -604,28 +565,28 @@ for run in (*recorded.gamed, ours):
 # ## 7. What large models get
 # **RLHF**, reinforcement learning from human feedback, has three steps ([Ouyang et al. 2022](https://arxiv.org/abs/2203.02155)).
 #
-# First come **examples**: a pretrained model continues texts and follows no instructions, so training continues on instructions with their answers (*supervised fine-tuning*, SFT). Only the tokens of the answer count in the loss; the targets in the instruction are -100 (lesson 03). Our instruction is a line with two names and two things:
+# First come **examples**: a pretrained model follows no instructions, so training continues on instructions with their answers (*supervised fine-tuning*, SFT). Only the answer counts in the loss; the targets in the instruction are -100 (lesson 03). Our instruction is a line with two names and two things:
 
 # %% deck="Examples teach the form of an answer"
-wanted = storyworld.story(torch.Generator().manual_seed(2000)).text
-asked = judging.instruction(tokenizer, wanted)
-tuned = judging.fine_tuned(start, tokenizer, SEED, answer_only=True)
-answer = rewards.rollouts(tuned, [asked], 1, 97, stop_ids=tokenizer.encode("\n"))
-show_text({tokenizer.decode(asked).strip(): tokenizer.decode(answer.texts()[0][len(asked) :])})
-for loss_on, found in recorded.examples.items():
-    print(f"{loss_on:<10} uses what was asked:", *(f"{each.as_asked:.0%}" for each in found))
+n_updates = 32  # try 2
+tuned = judging.fine_tuned(start, tokenizer, SEED, n_updates=n_updates)
+show_text(judging.answered(tuned, tokenizer, seed=2000))
+# ESSENTIAL
+for name, found in recorded.examples.items():
+    print(f"loss on {name}: uses", *(f"{run.as_asked:.0%}" for run in found), end=", ")
+    print("begins with a name", *(f"{run.begins_with_name:.2f}" for run in found))
+# END
 
 # %% tags=["source-hidden"] evidence="form-learned" tried="seeds"
-# Checked in three recorded runs each: with the loss on the story alone more of what was asked is used.
-used = {loss_on: [each.as_asked for each in found] for loss_on, found in recorded.examples.items()}
-assert min(used["story"]) > max(used["before"] + used["everything"])
+# Checked in three recorded runs each: examples teach to use what is asked; only the loss on everything, to ask.
+(untaught,), taught, asking = recorded.examples.values()
+assert min(run.as_asked for run in (*taught, *asking)) > untaught.as_asked + 0.15
+assert max(run.begins_with_name for run in taught) < 0.01 < 0.5 < min(run.begins_with_name for run in asking)
 
 # %% [markdown]
-# After 16 updates on examples the stories use more of what the instruction names than before, and more than with the loss on everything. [[form-learned]] *More* 18, *From completing to answering*, goes on with the loss on answers only.
+# After 32 updates the stories use more of the two names and things. With the loss on everything, too, but then the model also learns to write instructions: without one, it begins with a name, which no story does. [[form-learned]] *More* 18, *From completing to answering*, goes on with the loss on answers only.
 #
-# Second come **comparisons**: people say which of two answers is better, and a **reward model** learns to predict it. Third, its score minus $\beta$ times the log-ratio to the reference is the reward of a training like ours.
-#
-# **DPO**, direct preference optimization ([Rafailov et al. 2023](https://arxiv.org/abs/2305.18290)), does without the reward model and without writing. For a pair of a *chosen* and a *rejected* answer it asks how much more probable each has become than it is under the reference:
+# Second come **comparisons**: people say which of two answers is better, and a **reward model** learns to predict it. Third, its score is the reward of a training like ours, with a leash. **DPO** ([Rafailov et al. 2023](https://arxiv.org/abs/2305.18290)) does without the reward model and without writing. For a pair of a *chosen* and a *rejected* answer it asks how much more probable each has become:
 #
 # $$\text{loss} = -\log \sigma\Big(\beta \Big[\log \frac{p(\text{chosen})}{p_\text{reference}(\text{chosen})} - \log \frac{p(\text{rejected})}{p_\text{reference}(\text{rejected})}\Big]\Big)$$
 #
@@ -657,63 +618,51 @@ hint("dpo_loss")
 # Each ratio of probabilities is a difference of log-probabilities. `logsigmoid` computes the logarithm without an overflow; `sigmoid` followed by `log` gives minus infinity for a pair that is wrong by far. Common mistakes: to put beta in front of the loss; to leave out the reference.
 
 # %% [markdown]
-# The brackets hold a difference of two differences, the **margin**. Two models have learned from the same pair. In one the chosen story has become more probable by 1 nat and the rejected one is as before. In the other the chosen story has *lost* 20 nats and the rejected one 40.
+# The brackets hold the **margin**. Two models have learned from the same pair. In one the chosen story has gained 1 nat of log-probability and the rejected one is as before. In the other the chosen story has *lost* 20 nats, and the rejected one 40.
 
-# %% tags=["source-hidden"] deck="Which model has the lower loss?"
+# %%
 preference = yours("dpo_loss", dpo_loss)
 
 
 def pair_loss(chosen, rejected, beta=0.1):
-    """The loss of one pair whose two stories have changed by so many nats."""
-    return preference(*torch.tensor([[chosen], [rejected], [0.0], [0.0]]), beta).item()
+    changed = torch.tensor([[chosen], [rejected], [0.0], [0.0]])  # (4, 1)
+    return preference(*changed, beta).item()
 
 
+# %% tags=["source-hidden"] deck="Which model has the lower loss?"
 predict(
     "Which of the two models has the lower DPO loss?",
-    key=lambda: "the one that lost 20 and 40" if pair_loss(-20, -40) < pair_loss(1, 0) else "the one whose chosen story gained 1",
+    key=lambda: (
+        "the one that lost 20 and 40"
+        if pair_loss(-20, -40) < pair_loss(1, 0)
+        else "the one whose chosen story gained 1"
+    ),
     choices={
         "the one whose chosen story gained 1": "Its margin is 1. What is the other one's?",
         "the one that lost 20 and 40": "",
-        "both have the same": "Their margins are 1 and 20.",
     },
     because="The loss looks at the margin alone, so losing both stories is fine, if the rejected one loses more.",
 )
 
 # %% deck="The loss sees the margin, not the probability"
 lost = 20.0  # try 2.0 and 200.0
-print(f"chosen gained 1 nat, rejected as before: loss {pair_loss(1.0, 0.0):.3f}")
-print(f"chosen lost {lost:g}, rejected {2 * lost:g}: loss {pair_loss(-lost, -2 * lost):.3f}")
+print(f"chosen gained 1, rejected as before: loss {pair_loss(1, 0):.3f}")
+print(f"lost {lost:g} and {2 * lost:g}: loss {pair_loss(-lost, -2 * lost):.3f}")
 
 # %% [markdown]
-# Does training really go there? StoryWorld can rank pairs: of two stories to the same beginning, the possible one is chosen. Ten steps with your loss on pairs of the start's own stories, and then new pairs, from which it has not learned:
-
-# %% deck="Ten steps of DPO, and new pairs"
-pairs, new_pairs = (
-    judging.in_pairs(tokenizer, judging.written(start, tokenizer, seed, 8, 16)) for seed in (60, 70)
-)
-preferred = copy.deepcopy(start)
-n_steps = 10  # try 2
-# ESSENTIAL
-for _ in judging.preferring(preferred, start, tokenizer, pairs, 0, n_steps, loss=preference):
-    pass
-gained, gained_by_rejected = judging.changes(preferred, start, judging.as_batch(tokenizer, new_pairs))
-ranked = (gained > gained_by_rejected).float().mean().item()
-# END
-print(f"{learned(ranked, 0.2, 1)} of {len(new_pairs)} new pairs are ranked right")
-
-# %% [markdown]
-# With so few pairs the last number has a standard error of about 0.1, so it says little. The recorded runs learned from more than 500 pairs and were tested on new ones:
+# Does training really go there? StoryWorld can rank pairs: of two stories to the same beginning, the possible one is chosen. Recorded runs learned from more than 500 such pairs of the start's own stories, and were then tested on new pairs and on 768 new stories:
 
 # %% tags=["source-hidden"] deck="A margin is not a probability: ranked right, and hardly possible"
 figures.margins({"DPO": recorded.pairs[0.0], "and the chosen text": recorded.pairs[1.0]}, recorded.start.kinds)
 
 # %% tags=["source-hidden"] evidence="margin" tried="seeds"
-# Checked.
-for looks in recorded.pairs[0.0]:
-    assert looks[-1].ranked > 0.6
+# Checked in three runs: from step 40 to the end the ranking stays, both stories become less likely, fewer are possible.
+for _, _, middle, *_, end in recorded.pairs[0.0]:
+    assert abs(end.ranked - middle.ranked) < 0.08 and end.ranked > 0.6 and end.chosen < middle.chosen - 5
+    assert judging.part_possible(end.kinds) < judging.part_possible(middle.kinds) - 0.15
 
 # %% [markdown]
-# MARGIN [[margin]]
+# After 40 steps the models rank more than two thirds of the new pairs right, and more stories are possible. From there on the ranking stays, both stories of a pair become less likely, and fewer and fewer stories are possible. The loss does not ask where the probability goes: **a margin is not a probability**. [[margin]] ([Razin et al. 2024](https://arxiv.org/abs/2410.08847): *likelihood displacement*.) The green lines add lesson 11's loss of the chosen story, which holds it.
 
 # %% [markdown] tags=["note"]
 # **Say.** Two sentences for the way home: if you can judge, you can teach. And what you reward is what you get.
@@ -732,27 +681,23 @@ for looks in recorded.pairs[0.0]:
 
 # %% [markdown] deck="If you can judge, you can teach; and you get what you reward"
 # ## What you have now
-# - Learning from verdicts alone makes more stories possible, and takes the model away from the language. [[both-rise]]
+# - Learning from verdicts makes more stories possible, and takes the model away from the language. [[both-rise]]
 # - The policy gradient makes what was drawn more likely in proportion to its reward, and is right on average. [[trick]]
 # - A baseline leaves this mean as it is, and can reduce the spread a lot. [[baseline]]
-# - With rewards of 0 and 1 and no baseline, the loss is that of imitating one's own successes. [[imitation]]
-# - There a baseline changes nothing; with 10 and 11 nothing is learned without it. [[needs-baseline]]
-# - The model learned mainly to avoid the sentences that it gets wrong, [[avoids]]
-# - and knows no better who has what. [[not-better]]
-# - A larger penalty keeps a model nearer to the language. [[penalty]]
-# - All runs went farther than so many possible stories require. [[farther]]
-# - A reward that only counts sentences gets sentences. [[gamed]]
-# - Examples teach the form of an answer; only the answer counts in the loss. [[form-learned]]
-# - DPO raises a margin, which is not a probability. [[margin]]
+# - Rewards of 0 and 1 without a baseline are imitation of one's own successes. [[imitation]]
+# - There a baseline changes nothing; with 10 and 11, nothing is learned without it. [[needs-baseline]]
+# - The model mainly learned to avoid what it gets wrong. [[avoids]]
+# - It knows no better who has what. [[not-better]]
+# - A larger penalty keeps it nearer to the language, and it still goes farther than it must. [[penalty]]
+# - A reward that counts sentences gets sentences. [[gamed]]
+# - Examples teach to use what is asked, and with the loss on everything also to ask. [[form-learned]]
+# - DPO raises a margin, and a margin is not a probability. [[margin]]
 #
 # Next, lesson 18: are the real models like this one?
 
 # %% [markdown]
 # ## Sources
-# - The policy gradient and its baseline: Williams 1992, [*Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*](https://doi.org/10.1007/BF00992696); Sutton and Barto 2018, [*Reinforcement Learning: An Introduction*](http://incompleteideas.net/book/the-book-2nd.html), chapter 13. The best baseline: Greensmith, Bartlett and Baxter 2004, [*Variance Reduction Techniques for Gradient Estimates in Reinforcement Learning*](https://www.jmlr.org/papers/v5/greensmith04a.html).
-# - Estimating a KL divergence: Schulman 2020, [*Approximating KL Divergence*](http://joschu.net/blog/kl-approx.html).
-# - Human feedback: Stiennon et al. 2020, [*Learning to Summarize from Human Feedback*](https://arxiv.org/abs/2009.01325); Ouyang et al. 2022, [*Training Language Models to Follow Instructions with Human Feedback*](https://arxiv.org/abs/2203.02155).
-# - Groups: Shao et al. 2024, [*DeepSeekMath*](https://arxiv.org/abs/2402.03300), section 4. Only successes: Xiong et al. 2025, [*A Minimalist Approach to LLM Reasoning: from Rejection Sampling to Reinforce*](https://arxiv.org/abs/2504.11343).
-# - Preferences without a reward model: Rafailov et al. 2023, [*Direct Preference Optimization*](https://arxiv.org/abs/2305.18290). What its margin does not see: Razin et al. 2024, [*Unintentional Unalignment: Likelihood Displacement in Direct Preference Optimization*](https://arxiv.org/abs/2410.08847).
+# - The policy gradient and its baseline: Williams 1992, [*Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*](https://doi.org/10.1007/BF00992696); Greensmith, Bartlett and Baxter 2004, [*Variance Reduction Techniques for Gradient Estimates in Reinforcement Learning*](https://www.jmlr.org/papers/v5/greensmith04a.html).
+# - Groups: Shao et al. 2024, [*DeepSeekMath*](https://arxiv.org/abs/2402.03300), section 4. Human feedback: Ouyang et al. 2022, [*Training Language Models to Follow Instructions with Human Feedback*](https://arxiv.org/abs/2203.02155).
+# - Pairs: Rafailov et al. 2023, [*Direct Preference Optimization*](https://arxiv.org/abs/2305.18290); what their margin does not see: Razin et al. 2024, [*Unintentional Unalignment*](https://arxiv.org/abs/2410.08847).
 # - When the reward is a model: Gao et al. 2023, [*Scaling Laws for Reward Model Overoptimization*](https://arxiv.org/abs/2210.10760).
-# - Several tries instead of training: Chen et al. 2021, [*Evaluating Large Language Models Trained on Code*](https://arxiv.org/abs/2107.03374), section 2.1; Yue et al. 2025, [*Does Reinforcement Learning Really Incentivize Reasoning Capacity in LLMs Beyond the Base Model?*](https://arxiv.org/abs/2504.13837)

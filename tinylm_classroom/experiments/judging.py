@@ -1,5 +1,5 @@
-"""What lesson 17 measures: a model that learns from verdicts on its own stories, with a baseline and
-without one, what it avoids then, what pairs of stories teach it, and what examples do.
+"""What lesson 17 measures: a model that learns from verdicts on its own stories, with a baseline
+and without one, what it avoids then, what pairs of stories teach it, and what examples do.
 """
 
 import copy
@@ -46,7 +46,7 @@ N_SAMPLES = 64  # and how often
 PAIR_LR = 5e-4
 PAIR_BETA = 0.1
 PAIRS_OF_A_STEP = 16
-PAIR_LOOKS = (5, 20, 40, 80, 120)
+PAIR_LOOKS = (5, 20, 40, 80, 120, 240)
 LONGEST = 128  # tokens of an instruction and its story
 
 # Whether a story has a gift, and whether it says whose a thing is.
@@ -290,6 +290,43 @@ def decoded(tokenizer: Any, texts: Rollouts) -> list[str]:
     return [tokenizer.decode(ids[1:]) for ids in texts.texts()]
 
 
+def held_out(n: int = 160) -> list[Any]:
+    """Stories that all models read for a measurement."""
+    sources = (torch.Generator().manual_seed(1000 + i) for i in range(n))
+    return [storyworld.story(source) for source in sources]
+
+
+def from_language(model: TransformerLM, tokenizer: Any) -> float:
+    """How far a model is from the language, exactly, in nats per token."""
+    return gaps(model, tokenizer, held_out())["all"].nats
+
+
+def same_update(
+    one_update: Callable[..., None],
+    start: TransformerLM,
+    tokenizer: Any,
+    options: Mapping[str, Any],
+) -> float:
+    """How far the weights are apart after one update by a function and one by the library, as a
+    fraction of the largest change of a weight.
+    """
+    (prompts,) = beginnings(tokenizer, 3, 1)
+    models = [copy.deepcopy(start) for _ in range(2)]
+    theirs, its = (torch.optim.AdamW(each.parameters(), lr=5e-4) for each in models)
+    one_update(models[0], theirs, prompts, torch.Generator().manual_seed(3))
+    source = torch.Generator().manual_seed(3)
+    run = reinforce(models[1], start, [prompts], Judge(tokenizer), its, **options, generator=source)
+    _ = list(run)
+    moved = _largest_difference(models[1], start)
+    return _largest_difference(*models) / moved
+
+
+@torch.no_grad()
+def _largest_difference(one: TransformerLM, other: TransformerLM) -> float:
+    both = zip(one.parameters(), other.parameters(), strict=True)
+    return max((a - b).abs().max().item() for a, b in both)
+
+
 class Portrait(NamedTuple):
     """A model after a run: its stories by kind, the exact distances from the start and the language
     in nats per story and per token, and of the owners in held-out stories the fraction right and
@@ -348,6 +385,9 @@ def as_batch(tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> Rollouts:
     return Rollouts(ids, torch.zeros(len(ids), dtype=torch.long), mask, torch.zeros(0))
 
 
+Run = tuple[list[float], Portrait]  # the mean verdicts of its updates, and what became of the model
+
+
 class Preferred(NamedTuple):
     """A model after some steps of DPO: the fraction of new pairs that it ranks right, by how many
     nats their chosen and rejected stories have changed, and its stories by kind.
@@ -362,9 +402,7 @@ class Preferred(NamedTuple):
 
 
 @torch.no_grad()
-def changes(
-    model: TransformerLM, start: TransformerLM, texts: Rollouts
-) -> tuple[Tensor, Tensor]:
+def changes(model: TransformerLM, start: TransformerLM, texts: Rollouts) -> tuple[Tensor, Tensor]:
     """By how many nats the chosen and the rejected stories of pairs are more probable than at the
     start.
     """
@@ -438,7 +476,12 @@ def instruction(tokenizer: Any, text: str) -> list[int]:
 
 
 def fine_tuned(
-    start: TransformerLM, tokenizer: Any, seed: int, *, answer_only: bool, n_updates: int = 16
+    start: TransformerLM,
+    tokenizer: Any,
+    seed: int,
+    *,
+    answer_only: bool = True,
+    n_updates: int = 16,
 ) -> TransformerLM:
     """The start after updates with 16 instructions and their stories each: with the loss on the
     story alone, or on both.
@@ -469,6 +512,16 @@ def _examples(
         first = len(asked) if answer_only else 1
         targets[row, first : len(tokens)] = tokens[first:]
     return ids[:, :-1], targets[:, 1:]
+
+
+def answered(model: TransformerLM, tokenizer: Any, seed: int) -> dict[str, str]:
+    """An instruction, and how a model answers it."""
+    text = storyworld.story(torch.Generator().manual_seed(seed)).text
+    asked = instruction(tokenizer, text)
+    options: dict[str, Any] = {"stop_ids": tokenizer.encode("\n")}
+    options |= {"generator": torch.Generator().manual_seed(seed)}
+    (ids,) = rollouts(model, [asked], 1, LONGEST - len(asked), **options).texts()
+    return {tokenizer.decode(asked).strip(): tokenizer.decode(ids[len(asked) :]).strip()}
 
 
 class Followed(NamedTuple):
@@ -509,7 +562,7 @@ class Recorded(NamedTuple):
     """
 
     start: Portrait
-    runs: Mapping[tuple[float, bool, float, int], list[tuple[list[float], Portrait]]]
+    runs: Mapping[tuple[float, bool, float, int], list[Run]]
     pairs: Mapping[float, list[list[Preferred]]]
     examples: Mapping[str, list[Followed]]
     gamed: list[Gamed]
@@ -519,7 +572,7 @@ class Recorded(NamedTuple):
 def recorded_rewards() -> Recorded:
     """What `tools/rewards.py` has written, in the order of the seeds."""
     data = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-    runs: dict[tuple[float, bool, float, int], list[tuple[list[float], Portrait]]] = {}
+    runs: dict[tuple[float, bool, float, int], list[Run]] = {}
     for run in data["runs"]:
         setting = run["added"], run["baseline"], run["beta"], len(run["verdicts"])
         runs.setdefault(setting, []).append((run["verdicts"], _portrait(run)))
@@ -542,3 +595,34 @@ def _portrait(run: Mapping[str, Any]) -> Portrait:
 def _kinds(rows: Sequence[Sequence[int]]) -> Kinds:
     kinds = ((gift, owner) for gift in (False, True) for owner in (False, True))
     return {kind: Counted(*row) for kind, row in zip(kinds, rows, strict=True)}
+
+
+class Compared(NamedTuple):
+    """For each pair of rewards the runs with a baseline and without one, the fraction of possible
+    stories after each of them, and the means.
+    """
+
+    runs: dict[str, tuple[list[Run], list[Run]]]
+    fine: dict[str, list[list[float]]]
+    means: dict[str, list[float]]
+
+
+def without_baseline(recorded: Recorded) -> Compared:
+    """The runs with rewards of 0 and 1, and with 1 or 10 added to both."""
+    found = Compared({}, {}, {})
+    for added, name in ((0.0, "0 and 1"), (1.0, "1 and 2"), (10.0, "10 and 11")):
+        both = recorded.runs[0.0, True, 0.0, 16], recorded.runs[added, False, 0.0, 16]
+        fine = [[part_possible(portrait.kinds) for _, portrait in each] for each in both]
+        found.runs[name] = both
+        found.fine[name] = fine
+        found.means[name] = [sum(each) / len(each) for each in fine]
+    return found
+
+
+def with_penalty(recorded: Recorded) -> dict[float, list[Portrait]]:
+    """The models after 40 updates, for each weight of the penalty."""
+    found = {}
+    for (added, baseline, beta, n_updates), runs in recorded.runs.items():
+        if (added, baseline, n_updates) == (0.0, True, 40):
+            found[beta] = [portrait for _, portrait in runs]
+    return found

@@ -1,5 +1,5 @@
-"""The pictures of lesson 17: a run of verdicts and what it costs, estimates with four baselines, what
-a baseline is for in stories, what a model avoids, the price of a penalty, and a margin that grows.
+"""The pictures of lesson 17: a run of verdicts and what it costs, estimates with four baselines,
+runs without one, what a model avoids, the price of a penalty, and a margin that grows.
 """
 
 from collections import Counter
@@ -11,14 +11,13 @@ from torch import Tensor
 from ..display.figures import axes, display, drawing
 from ..display.numbers import fixed, learned
 from ..display.theme import INK, QUIET, SERIES
-from ..experiments.judging import Kinds, Portrait, Preferred, mixed, part_possible
+from ..experiments.judging import Kinds, Portrait, Preferred, Run, mixed, part_possible
 from .lettering import LEVEL, set_type, side_by_side
 
 TYPE = 19
 HEADLINE = 22
 MARKS = "^vDo"
 POINTS = "possible stories (fraction)"
-Run = tuple[list[float], Portrait]
 
 
 def judged(
@@ -123,11 +122,13 @@ def without_baseline(
                 values = [part_possible(portrait.kinds) for _, portrait in runs]
                 places = side_by_side(at + away, len(values), 0.035)
                 ax.plot(places, values, "o", color=color, markersize=12, linestyle="none")
-        for color, name in zip(SERIES, ("minus the mean of the group", "no baseline"), strict=False):
+        for color, name in zip(
+            SERIES, ("minus the mean of the group", "no baseline"), strict=False
+        ):
             ax.plot([], [], "o", color=color, markersize=12, linestyle="none", label=name)
         ax.set_xticks(range(len(rows)), list(rows))
-        ax.set(xlim=(-0.5, len(rows) - 0.5), ylim=(-0.02, 0.8))
-        ax.legend(loc="upper right", fontsize=TYPE, framealpha=1)
+        ax.set(xlim=(-0.5, len(rows) - 0.5), ylim=(-0.03, 0.98))
+        ax.legend(loc="upper right", fontsize=TYPE, framealpha=1, ncols=2)
         ax.title.set_size(HEADLINE)
         set_type(ax, TYPE)
     means = [[_mean(runs) for runs in both] for both in rows.values()]
@@ -135,8 +136,8 @@ def without_baseline(
         figure,
         alt=f"{title}. Dots of possible stories, five runs with and five without a baseline each.",
         caption=(
-            "A dot is a recorded run of 16 updates; it wrote 768 new stories. Minus the mean of the "
-            "group all three pairs of rewards are the same run, so their dots are repeated."
+            "A dot is a recorded run of 16 updates, which wrote 768 new stories. With the mean of "
+            "the group all three pairs of rewards make the same run, so its dots are repeated."
         ),
         table={
             "rewards": list(rows),
@@ -155,7 +156,7 @@ def avoided(before: Kinds, after: Sequence[Kinds]) -> None:
     """Shows what a run changed, a dot for each: how many stories would be possible if only the
     kinds of stories had changed, or only the care, and how many are.
     """
-    title = "Fewer difficult sentences alone explain the progress"
+    title = "Most of the progress: difficult sentences have become rare"
     groups = {
         "before": [part_possible(before)],
         "new mix,\nold care": [mixed(each, before) for each in after],
@@ -169,7 +170,7 @@ def avoided(before: Kinds, after: Sequence[Kinds]) -> None:
             ax.bar(at, mean, 0.66, color=color, alpha=0.55)
             places = side_by_side(at, len(values), 0.09)
             ax.plot(places, values, "o", color=INK, markersize=8, linestyle="none")
-            top = max(values) + 0.02
+            top = max(values) + 0.035
             ax.text(at, top, fixed(mean, 2), ha="center", size=TYPE, weight="bold")
         ax.set_xticks(range(len(groups)), list(groups))
         ax.xaxis.label.set_visible(False)
@@ -202,7 +203,7 @@ def penalties(
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=HEADLINE)
         left, right = figure.subplots(1, 2, sharey=True)
         left.plot(*zip(*curve, strict=True), "-", color=INK, linewidth=4)
-        left.text(1.5, 0.9, "the least possible", size=TYPE)
+        left.text(1.6, 0.92, "no model is nearer", size=TYPE)
         for (beta, each), mark, color in zip(runs.items(), MARKS, SERIES, strict=False):
             fine = [part_possible(portrait.kinds) for portrait in each]
             style = {"color": color, "markersize": 13, "linestyle": "none"}
@@ -212,11 +213,11 @@ def penalties(
         left.set(ylabel=POINTS, ylim=(0, 1), xlim=(-0.2, None))
         right.set(ylabel=" ", xlim=(0, None))
         right.yaxis.label.set_visible(False)
-        left.set_xlabel("from the start (nats per story)")
-        right.set_xlabel("from the language (nats per token)")
+        for ax, what, unit in ((left, "start", "story"), (right, "language", "token")):
+            ax.set_title(f"distance from the {what}", size=TYPE)
+            ax.set_xlabel(f"nats per {unit}")
         right.legend(loc="lower right", fontsize=TYPE, framealpha=1)
         for ax in (left, right):
-            ax.set_title(" ", size=4)
             set_type(ax, TYPE)
     rows = [(beta, portrait) for beta, each in runs.items() for portrait in each]
     display(
@@ -239,7 +240,7 @@ def margins(runs: Mapping[str, Sequence[Sequence[Preferred]]], before: Kinds) ->
     """Shows runs of DPO over their steps, {what they learn from: runs, each its looks}: how many
     new pairs they rank right, how their two stories change, and how many stories are possible.
     """
-    title = "A margin is not a probability: ranked better, written worse"
+    title = "A margin is not a probability: ranked right, and hardly possible"
     with drawing(11.4, 5.4) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=HEADLINE)
         ranks, moves, stories = figure.subplots(1, 3)
@@ -297,6 +298,5 @@ def _draw_moves(ax: Axes, runs: Sequence[Sequence[Preferred]]) -> None:
         for looks in runs:
             values = [0.0, *(getattr(look, name) for look in looks)]
             ax.plot([0, *(look.step for look in looks)], values, "-", color=color, linewidth=2.5)
-        last = sum(getattr(looks[-1], name) for looks in runs) / len(runs)
-        end = runs[0][-1].step
-        ax.text(end, last, name, color=color, size=17, ha="right", va="bottom")
+        ax.plot([], [], "-", color=color, linewidth=2.5, label=name)
+    ax.legend(loc="lower left", fontsize=TYPE - 3, framealpha=1)
