@@ -22,7 +22,7 @@
 #
 # **Cut if short.** The three stories.
 #
-# **Tried.** TRIED1
+# **Tried.** Five seeds, 768 new stories each after 16 updates (standard error 0.02): 0.54 to 0.59 possible, 0.21 before; 0.069 to 0.084 nats per token from the language, 0.019 before. After 40 updates (three seeds): 0.75 to 0.84, and 0.13 to 0.19 nats.
 
 # %% [markdown]
 # ## 1. Judging instead of writing
@@ -79,7 +79,7 @@ assert min(run.from_language for _, run in verdict_runs) > 2 * recorded.start.fr
 assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0]
 
 # %% [markdown]
-# Both curves rise, with every seed: more stories are possible, and the model's probabilities are farther from those of the language. [[both-rise]] How does this learning work, and what exactly has the model learned?
+# Both curves rise, with every seed: more stories are possible, and the model's probabilities are farther from those of the language. [[both-rise]] How does this work, and what has the model learned?
 
 # %% [markdown] tags=["note"]
 # **Say.** Forget texts for a moment. The smallest thing that makes a choice is a coin. We want more heads, and we may only throw it and look.
@@ -95,7 +95,7 @@ assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0
 #
 # **Cut if short.** The last paragraph.
 #
-# **Tried.** TRIED2
+# **Tried.** Ten seeds of 10,000 throws: all within four standard errors. The mean is exact for each baseline. A reward of 0 and 1 instead of 10 and 11 makes the baseline *none* nearly as good as the mean reward: this is the case of section 3.
 
 # %% [markdown] deck="A coin that wants heads"
 # ## 2. A coin that wants heads
@@ -137,10 +137,9 @@ print(f"from the throws {-estimate.item():.3f}, exact {exact.item():.3f}")
 # END
 
 # %% tags=["source-hidden"] evidence="trick" tried="seeds"
-# Checked with ten other seeds: within four standard errors.
+# Checked with ten other seeds: within four standard errors, where a throw of heads has the slope 1 - p.
 SEEDS = range(10)
-for seed in SEEDS:
-    slopes = reward_of[thrown(10_000, seed)] * (1 - log_p[1].exp().item())
+for slopes in (reward_of[thrown(10_000, seed)] * (1 - log_p[1].exp().item()) for seed in SEEDS):
     assert abs(slopes.mean() - exact) < 4 * slopes.std() / 100
 
 # %% [markdown]
@@ -208,7 +207,7 @@ assert by_baseline["none"].std() > 10 * by_baseline["mean reward"].std() > 100 *
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** TRIED3
+# **Tried.** Five seeds, 768 new stories each. Rewards of 0 and 1: with the group's mean 0.54 to 0.59 possible, without a baseline 0.48 to 0.60 (means 0.56 and 0.56). Without a baseline, 1 and 2: 0.13 to 0.27; 10 and 11: 0.00 to 0.18, once at 79 nats per story from the start. Before: 0.21. The sums of the loss without a baseline: exact.
 
 # %% [markdown] deck="From a coin to stories"
 # ## 3. From a coin to stories
@@ -349,7 +348,7 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 an
 #
 # **Cut if short.** The two continuations.
 #
-# **Tried.** TRIED4
+# **Tried.** Five seeds, 768 stories each, four kinds of stories (gift, owner sentence, both, none). The new mix alone gives 76 to 90 % of the progress, the new care alone 4 to 30 %. With gifts alone as the kinds, and 128 stories, it was 110 % and -25 %: the luck of a small sample, and one of two avoided sentences. Owners: the start is right in 0.66 of 374, the runs in 0.60 to 0.70, with losses from 0.59 to 0.81 nats above the floor instead of 0.48; after 40 updates 0.60 to 0.70.
 
 # %% [markdown] deck="Better, or only more cautious?"
 # ## 4. What did it learn?
@@ -378,9 +377,8 @@ figures.avoided(kinds_of[0], kinds_of[1:])
 # %% tags=["source-hidden"] evidence="avoids" tried="seeds"
 # Checked in five runs with 768 stories each: the new mix alone is most of the progress.
 for kinds in kinds_of[1:]:
-    progress = judging.part_possible(kinds) - before
-    assert judging.mixed(kinds, recorded.start.kinds) - before > 0.6 * progress
-    assert judging.mixed(recorded.start.kinds, kinds) - before < 0.5 * progress
+    half = (judging.part_possible(kinds) - before) / 2
+    assert judging.mixed(kinds, kinds_of[0]) > before + 1.2 * half > before + half > judging.mixed(kinds_of[0], kinds)
 
 # %% [markdown]
 # The new mix alone gives three quarters of the progress or more, in each run. The model has mainly learned to **avoid** what it gets wrong. [[avoids]] Does it at least know better who has what? We ask about stories that *the language* tells, where it cannot avoid anything:
@@ -416,7 +414,7 @@ assert min(each.owner_nats for each in portraits[1:]) > portraits[0].owner_nats
 #
 # **Cut if short.** The estimate.
 #
-# **Tried.** TRIED5
+# **Tried.** Three seeds for each beta, 40 updates, 768 stories. From the language: 0.13 to 0.19 nats per token with 0, 0.10 to 0.13 with 0.03, 0.05 to 0.07 with 0.1, 0.03 with 0.3, so 0 and 0.03 overlap; possible: 0.75 to 0.84, 0.72 to 0.76, 0.47 to 0.55, 0.23 to 0.31. With 0.3 the runs went 1.0 to 1.8 nats from the start, and needed at most 0.03. The bound is exact for any two models.
 
 # %% [markdown] deck="A leash: a price for each nat away from the start"
 # ## 5. A leash
@@ -484,8 +482,8 @@ figures.penalties(with_penalty, curve)
 away_of = {beta: [run.from_language for run in each] for beta, each in with_penalty.items()}
 assert max(away_of[0.3]) < min(away_of[0.1]) < max(away_of[0.1]) < min(away_of[0.03])
 assert sum(away_of[0.03]) < sum(away_of[0.0])
-for run in (run for each in with_penalty.values() for run in each):
-    assert run.from_start > 2 * least_nats(judging.part_possible(run.kinds), before)
+every = [run for each in with_penalty.values() for run in each]
+assert all(run.from_start > 2 * least_nats(judging.part_possible(run.kinds), before) for run in every)
 
 # %% [markdown]
 # The larger $\beta$, the nearer the models stay to the language, on average over three runs. But all went at least twice as far from the start as so many possible stories require: they changed *which* stories they tell. [[penalty]]
@@ -504,7 +502,7 @@ for run in (run for each in with_penalty.values() for run in each):
 #
 # **Cut if short.** Nothing.
 #
-# **Tried.** TRIED6
+# **Tried.** Three recorded seeds and the one of the lesson: 0.6 to 0.7 such sentences a story before, 4.5 to 5.8 after; from the ninth update on no story of the recorded runs is possible.
 
 # %% [markdown] deck="Break it: guess the reward"
 # ## 6. Break it: guess the reward
@@ -512,8 +510,7 @@ for run in (run for each in with_penalty.values() for run in each):
 
 # %% tags=["source-hidden", "nbval-ignore-output"] deck="What was rewarded here?"
 strange = judging.mystery(start, tokenizer, SEED)
-last_texts = judging.decoded(tokenizer, strange[-1].rollouts)
-show_text([text.strip()[:420] for text in last_texts[:24:8]])
+show_text([text.strip()[:420] for text in judging.decoded(tokenizer, strange[-1].rollouts)[:24:8]])
 
 # %% tags=["source-hidden"] deck="What was the reward?"
 ours = judging.gamed(tokenizer, strange)
@@ -539,8 +536,8 @@ for run in recorded.gamed:
 
 # %% tags=["source-hidden"] evidence="gamed" tried="seeds"
 # Checked in three recorded runs and in ours: the reward doubles, and hardly any story is possible.
-for run in (*recorded.gamed, ours):
-    assert run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0.1
+runs = (*recorded.gamed, ours)
+assert all(run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0.1 for run in runs)
 
 # %% [markdown]
 # Each owner sentence counted, and nobody asked whether it is true. In three recorded runs the model learned to repeat it, and in the end no story is possible. [[gamed]] A reward is not what you *mean*. It is what you *wrote*. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
@@ -559,7 +556,7 @@ for run in (*recorded.gamed, ours):
 #
 # **Cut if short.** The instructions; say their result.
 #
-# **Tried.** TRIED7
+# **Tried.** DPO, three seeds, 577 and more pairs of the start's stories, 175 to 181 new pairs (standard error 0.035), 768 new stories: after 5 steps 0.64 to 0.69 are ranked right, after 40 0.69 to 0.74, after 120 0.65 to 0.75. Possible stories: 0.44 to 0.58 after 40, 0.04 to 0.22 after 120, 0.09 after 240 (one seed). Chosen stories lose 16 to 24 nats by 120, rejected 24 to 31. (An older text had 31 new pairs and concluded that nothing is learned about new ones.) With the chosen story's loss added: 0.57 to 0.58 after 120, 0.44 after 240 (one seed). Examples, 32 updates, three seeds: with the loss on the story 57 to 88 % of what was asked is used, on everything 62 to 72 %, before 29 %; a name begins a line with 0.00, 0.97 to 0.99, 0.00. After 16 updates: 36 to 77 %, 12 to 17 %, so the loss on everything is slower, and does catch up.
 
 # %% [markdown] deck="What large models get: examples, comparisons, rewards"
 # ## 7. What large models get
@@ -586,7 +583,7 @@ assert max(run.begins_with_name for run in taught) < 0.01 < 0.5 < min(run.begins
 # %% [markdown]
 # After 32 updates the stories use more of the two names and things. With the loss on everything, too, but then the model also learns to write instructions: without one, it begins with a name, which no story does. [[form-learned]] *More* 18, *From completing to answering*, goes on with the loss on answers only.
 #
-# Second come **comparisons**: people say which of two answers is better, and a **reward model** learns to predict it. Third, its score is the reward of a training like ours, with a leash. **DPO** ([Rafailov et al. 2023](https://arxiv.org/abs/2305.18290)) does without the reward model and without writing. For a pair of a *chosen* and a *rejected* answer it asks how much more probable each has become:
+# Second come **comparisons** of two answers by people, which a **reward model** learns to predict. Third, its score is the reward of a training like ours, with a leash. **DPO** ([Rafailov et al. 2023](https://arxiv.org/abs/2305.18290)) does without the reward model and without writing. For a pair of a *chosen* and a *rejected* answer it asks how much more probable each has become:
 #
 # $$\text{loss} = -\log \sigma\Big(\beta \Big[\log \frac{p(\text{chosen})}{p_\text{reference}(\text{chosen})} - \log \frac{p(\text{rejected})}{p_\text{reference}(\text{rejected})}\Big]\Big)$$
 #
@@ -618,7 +615,7 @@ hint("dpo_loss")
 # Each ratio of probabilities is a difference of log-probabilities. `logsigmoid` computes the logarithm without an overflow; `sigmoid` followed by `log` gives minus infinity for a pair that is wrong by far. Common mistakes: to put beta in front of the loss; to leave out the reference.
 
 # %% [markdown]
-# The brackets hold the **margin**. Two models have learned from the same pair. In one the chosen story has gained 1 nat of log-probability and the rejected one is as before. In the other the chosen story has *lost* 20 nats, and the rejected one 40.
+# The brackets hold the **margin**. In one model the chosen story of a pair has gained 1 nat of log-probability and the rejected one is as before. In another the chosen story has *lost* 20 nats, and the rejected one 40.
 
 # %%
 preference = yours("dpo_loss", dpo_loss)
@@ -650,7 +647,7 @@ print(f"chosen gained 1, rejected as before: loss {pair_loss(1, 0):.3f}")
 print(f"lost {lost:g} and {2 * lost:g}: loss {pair_loss(-lost, -2 * lost):.3f}")
 
 # %% [markdown]
-# Does training really go there? StoryWorld can rank pairs: of two stories to the same beginning, the possible one is chosen. Recorded runs learned from more than 500 such pairs of the start's own stories, and were then tested on new pairs and on 768 new stories:
+# Does training go there? Of two stories of the start to the same beginning, the possible one is chosen. Recorded runs learned from more than 500 such pairs:
 
 # %% tags=["source-hidden"] deck="A margin is not a probability: ranked right, and hardly possible"
 figures.margins({"DPO": recorded.pairs[0.0], "and the chosen text": recorded.pairs[1.0]}, recorded.start.kinds)

@@ -46,7 +46,7 @@ N_SAMPLES = 64  # and how often
 PAIR_LR = 5e-4
 PAIR_BETA = 0.1
 PAIRS_OF_A_STEP = 16
-PAIR_LOOKS = (5, 20, 40, 80, 120, 240)
+PAIR_LOOKS = (5, 20, 40, 80, 120)
 LONGEST = 128  # tokens of an instruction and its story
 
 # Whether a story has a gift, and whether it says whose a thing is.
@@ -481,7 +481,7 @@ def fine_tuned(
     seed: int,
     *,
     answer_only: bool = True,
-    n_updates: int = 16,
+    n_updates: int = 32,
 ) -> TransformerLM:
     """The start after updates with 16 instructions and their stories each: with the loss on the
     story alone, or on both.
