@@ -358,7 +358,7 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 an
 row = 8  # try 0 and 16
 # ESSENTIAL
 for name, each in {"before": start, "after": model}.items():
-    texts = judging.drawn(each, tokenizer, 3, seed=500)
+    texts = judging.drawn(each, tokenizer, 3, seed=501)
     show_text({name: judging.marked(judging.decoded(tokenizer, texts)[row])})
 # END
 
@@ -567,7 +567,7 @@ assert all(run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0
 # %% deck="Examples teach the form of an answer"
 n_updates = 32  # try 2
 tuned = judging.fine_tuned(start, tokenizer, SEED, n_updates=n_updates)
-show_text(judging.answered(tuned, tokenizer, seed=2000))
+show_text(judging.answered(tuned, tokenizer, seed=2002))
 # ESSENTIAL
 for name, found in recorded.examples.items():
     print(f"loss on {name}: uses", *(f"{run.as_asked:.0%}" for run in found), end=", ")

@@ -240,7 +240,7 @@ def margins(runs: Mapping[str, Sequence[Sequence[Preferred]]], before: Kinds) ->
     """Shows runs of DPO over their steps, {what they learn from: runs, each its looks}: how many
     new pairs they rank right, how their two stories change, and how many stories are possible.
     """
-    title = "A margin is not a probability: ranked right, and hardly possible"
+    title = "A margin is not a probability"
     with drawing(11.4, 5.4) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=HEADLINE)
         ranks, moves, stories = figure.subplots(1, 3)

@@ -24,8 +24,8 @@ from .run import Watched, drawable, watch
 _N_TEXTS = 3  # of each update that is sampled: the first answers to its first prompts
 _N_SAMPLED = 6  # updates, evenly spread
 _NO_END = " (it ends here)"  # where that is the mistake
-_LINE = 66  # characters of a line of text in the picture
-_MOST_LINES = 8
+_LINE = 72  # characters of a line of text in the picture
+_MOST_LINES = 6
 FindError = Callable[[str], int | None]
 
 
@@ -175,8 +175,8 @@ def _draw(run: RewardRun) -> Figure:
     curves = run.curves()
     steps = curves["steps"]
     lines = _lines(run)
-    with drawing(8.8, 3.4 + 0.34 * len(lines)) as figure:
-        grid = figure.add_gridspec(2, height_ratios=[3.4, 0.4 + 0.34 * len(lines)])
+    with drawing(8.8, 2.7 + 0.3 * len(lines)) as figure:
+        grid = figure.add_gridspec(2, height_ratios=[2.6, 0.1 + 0.3 * len(lines)])
         top = figure.add_subplot(grid[0])
         top.plot(steps, curves["reward"], color=SERIES[0], alpha=0.35, linewidth=1.2, linestyle="-")
         top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
@@ -191,7 +191,7 @@ def _draw(run: RewardRun) -> Figure:
                 0,
                 0.95 - row / max(1, len(lines)),
                 line.replace("$", r"\$"),
-                size=15,
+                size=14,
                 color=INK if row else QUIET,
                 va="top",
             )
