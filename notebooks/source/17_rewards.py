@@ -97,11 +97,11 @@ assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0
 #
 # **Tried.** Ten seeds of 10,000 throws: all within four standard errors. The mean is exact for each baseline. A reward of 0 and 1 instead of 10 and 11 makes the baseline *none* nearly as good as the mean reward: this is the case of section 3.
 
-# %% [markdown] deck="A coin that wants heads"
+# %% [markdown]
 # ## 2. A coin that wants heads
 # The smallest model that makes a choice is a coin. It lands on heads with probability $\sigma(\theta)$. Heads has the reward 1, tails 0. In which direction must $\theta$ move for more reward?
 
-# %% deck="The exact gradient adds up all outcomes"
+# %%
 from torch.nn.functional import logsigmoid
 
 theta = torch.tensor(-1.0, requires_grad=True)
@@ -209,7 +209,7 @@ assert by_baseline["none"].std() > 10 * by_baseline["mean reward"].std() > 100 *
 #
 # **Tried.** Five seeds, 768 new stories each. Rewards of 0 and 1: with the group's mean 0.54 to 0.59 possible, without a baseline 0.48 to 0.60 (means 0.56 and 0.56). Without a baseline, 1 and 2: 0.13 to 0.27; 10 and 11: 0.00 to 0.18, once at 79 nats per story from the start. Before: 0.21. The sums of the loss without a baseline: exact.
 
-# %% [markdown] deck="From a coin to stories"
+# %% [markdown]
 # ## 3. From a coin to stories
 # A text is many draws, one for each token, and all of them get the advantage of the text.
 #
@@ -350,7 +350,7 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 an
 #
 # **Tried.** Five seeds, 768 stories each, four kinds of stories (gift, owner sentence, both, none). The new mix alone gives 76 to 90 % of the progress, the new care alone 4 to 30 %. With gifts alone as the kinds, and 128 stories, it was 110 % and -25 %: the luck of a small sample, and one of two avoided sentences. Owners: the start is right in 0.66 of 374, the runs in 0.60 to 0.70, with losses from 0.59 to 0.81 nats above the floor instead of 0.48; after 40 updates 0.60 to 0.70.
 
-# %% [markdown] deck="Better, or only more cautious?"
+# %% [markdown]
 # ## 4. What did it learn?
 # More stories are possible now. Either the model does the difficult thing *better*, or it does it *less often*. Two sentences are difficult, because one must know who has what (lesson 16): a **gift** (somebody gives or hands over a thing) and an **owner sentence** (*By then the red hat belonged to Tom*). **Your task:** read pairs of stories, before and after the 16 updates. What does the model do differently?
 
@@ -362,7 +362,7 @@ for name, each in {"before": start, "after": model}.items():
     show_text({name: judging.marked(judging.decoded(tokenizer, texts)[row])})
 # END
 
-# %% deck="Gifts and owner sentences have become rare"
+# %%
 kinds_of = [recorded.start.kinds] + [run.kinds for _, run in verdict_runs]
 for which, what in enumerate(("a gift", "an owner sentence")):
     often = [judging.part_with(each, which) for each in kinds_of]
@@ -455,7 +455,7 @@ hint("kl_penalty")
 # How far *must* a model go? At least as far as two coins are apart that land on *possible* as often as the two models do, because the verdict is only a part of the story:
 
 
-# %% deck="The least distance is that of two coins"
+# %%
 def least_nats(p, q):
     """From a model with a fraction q of possible stories to one with p."""
     # ESSENTIAL
@@ -504,7 +504,7 @@ assert all(run.from_start > 2 * least_nats(judging.part_possible(run.kinds), bef
 #
 # **Tried.** Three recorded seeds and the one of the lesson: 0.6 to 0.7 such sentences a story before, 4.5 to 5.8 after; from the ninth update on no story of the recorded runs is possible.
 
-# %% [markdown] deck="Break it: guess the reward"
+# %% [markdown]
 # ## 6. Break it: guess the reward
 # Somebody wanted to prevent this avoidance with another reward, and trained the start with it for 12 updates. Here is what it writes now, after five sentences of a story. What was the reward?
 
@@ -564,7 +564,7 @@ assert all(run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0
 #
 # First come **examples**: a pretrained model follows no instructions, so training continues on instructions with their answers (*supervised fine-tuning*, SFT). Only the answer counts in the loss; the targets in the instruction are -100 (lesson 03). Our instruction is a line with two names and two things:
 
-# %% deck="Examples teach the form of an answer"
+# %%
 n_updates = 32  # try 2
 tuned = judging.fine_tuned(start, tokenizer, SEED, n_updates=n_updates)
 show_text(judging.answered(tuned, tokenizer, seed=2002))
