@@ -110,6 +110,7 @@ MODULES = {
     "feedforward_figures": "pictures.feedforward",
     "heads_figures": "pictures.heads",
     "inside_figures": "pictures.inside",
+    "instructions": "experiments.instructions",
     "judging": "experiments.judging",
     "linear_figures": "pictures.linear",
     "model_figures": "pictures.model",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tinylm_classroom.experiments import judging
+from tinylm_classroom.experiments import instructions, judging
 from tinylm_lib import TransformerLM
 from tinylm_lib.pretrained import load_pretrained
 
@@ -42,7 +42,8 @@ SETTINGS = (
 )
 PAIR_SEEDS = range(3)
 ANCHORS = (0.0, 1.0)
-N_TRAINED, N_NEW = 176, 60  # beginnings with 16 stories each
+N_TRAINED = 176  # beginnings with 16 stories each
+N_NEW = 60
 LOSS_ON = {"story": True, "everything": False}
 
 Made = Iterator[dict[str, Any]]
@@ -90,11 +91,11 @@ def pairs() -> Made:
 def examples() -> Made:
     """Fine-tuning on instructions and their stories."""
     start, tokenizer = shipped()
-    yield {"loss_on": "before", "seed": 0, "found": [*judging.followed(start, tokenizer)]}
+    yield {"loss_on": "before", "seed": 0, "found": [*instructions.followed(start, tokenizer)]}
     for name, answer_only in LOSS_ON.items():
         for seed in range(3):
-            model = judging.fine_tuned(start, tokenizer, seed, answer_only=answer_only)
-            found = judging.followed(model, tokenizer, seed=seed)
+            model = instructions.fine_tuned(start, tokenizer, seed, answer_only=answer_only)
+            found = instructions.followed(model, tokenizer, seed=seed)
             yield {"loss_on": name, "seed": seed, "found": [*found]}
 
 

@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: if you can judge texts, you can teach a model, by making each text more or less likely according to its judgement. And it has one warning: the model learns what the judge rewards, which is not always what the judge wants.
-# Sections 1 to 4 are the heart. The two cells that take longest are the view of section 1 (16 s) and the stories of section 6 (6 s): run them before the class. The exercises are homework, or a second hour. If you have only ten minutes, show the view and the picture of section 1, and let the class guess the reward of section 6.
+# Sections 1 to 4 are the heart. The two cells that take longest are the view of section 1 and the stories of section 6: run them before the class. The exercises are homework, or a second hour. If you have only ten minutes, show the view and the picture of section 1, and let the class guess the reward of section 6.
 
 # %% [markdown] tags=["note"]
 # **Say.** So far every model has learned from texts that somebody had written. Today nobody writes the right text. We only say of what the model has written whether it is good.
@@ -29,9 +29,7 @@
 # To train a model, somebody has to write texts (lesson 11). But often it is much easier to **judge** an answer than to write one: does the program pass its tests, is the proof correct? StoryWorld is such a judge, because it knows whether a story contains an impossible word. Here the shipped model continues the first two sentences of a story. Each story is shown up to its first impossible word, in brackets:
 
 # %%
-import torch
-
-from tinylm_classroom import control, judging, predict, rewards_view, show_text
+from tinylm_classroom import judging, predict, rewards_view, show_text
 from tinylm_classroom import rewards_figures as figures
 from tinylm_lib.pretrained import load_pretrained
 
@@ -102,7 +100,10 @@ assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0
 # The smallest model that makes a choice is a coin. It lands on heads with probability $\sigma(\theta)$. Heads has the reward 1, tails 0. In which direction must $\theta$ move for more reward?
 
 # %%
+import torch
 from torch.nn.functional import logsigmoid
+
+from tinylm_classroom import control, instructions
 
 theta = torch.tensor(-1.0, requires_grad=True)
 reward_of = torch.tensor([0.0, 1.0])  # tails, heads
@@ -562,12 +563,12 @@ assert all(run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0
 # ## 7. What large models get
 # **RLHF**, reinforcement learning from human feedback, has three steps ([Ouyang et al. 2022](https://arxiv.org/abs/2203.02155)).
 #
-# First come **examples**: a pretrained model follows no instructions, so training continues on instructions with their answers (*supervised fine-tuning*, SFT). Only the answer counts in the loss; the targets in the instruction are -100 (lesson 03). Our instruction is a line with two names and two things:
+# First come **examples**: a pretrained model follows no instructions, so training continues on instructions with their answers (**supervised fine-tuning**, SFT). Only the answer counts in the loss; the targets in the instruction are -100 (lesson 03). Our instruction is a line with two names and two things:
 
 # %%
 n_updates = 32  # try 2
-tuned = judging.fine_tuned(start, tokenizer, SEED, n_updates=n_updates)
-show_text(judging.answered(tuned, tokenizer, seed=2002))
+tuned = instructions.fine_tuned(start, tokenizer, SEED, n_updates=n_updates)
+show_text(instructions.answered(tuned, tokenizer, seed=2002))
 # ESSENTIAL
 for name, found in recorded.examples.items():
     print(f"loss on {name}: uses", *(f"{run.as_asked:.0%}" for run in found), end=", ")
@@ -581,9 +582,9 @@ assert min(run.as_asked for run in (*taught, *asking)) > untaught.as_asked + 0.1
 assert max(run.begins_with_name for run in taught) < 0.01 < 0.5 < min(run.begins_with_name for run in asking)
 
 # %% [markdown]
-# After 32 updates the stories use more of the two names and things. With the loss on everything, too, but then the model also learns to write instructions: without one, it begins with a name, which no story does. [[form-learned]] *More* 18, *From completing to answering*, goes on with the loss on answers only.
+# After 32 updates the stories use more of the two names and things. With the loss on everything, too, but then the model also learns to write instructions: without one, it begins with a name, which no story does. [[form-learned]] *From completing to answering* (`more/18_chat`) goes on with the loss on answers only.
 #
-# Second come **comparisons** of two answers by people, which a **reward model** learns to predict. Third, its score is the reward of a training like ours, with a leash. **DPO** ([Rafailov et al. 2023](https://arxiv.org/abs/2305.18290)) does without the reward model and without writing. For a pair of a *chosen* and a *rejected* answer it asks how much more probable each has become:
+# Second come **comparisons** of two answers by people, which a **reward model** learns to predict. Third, its score is the reward of a training like ours, with a leash. **DPO** ([Rafailov et al. 2023](https://arxiv.org/abs/2305.18290)) does without the reward model and without writing. For a pair of a *chosen* and a *rejected* answer it asks how much more probable each has become than it is under the reference:
 #
 # $$\text{loss} = -\log \sigma\Big(\beta \Big[\log \frac{p(\text{chosen})}{p_\text{reference}(\text{chosen})} - \log \frac{p(\text{rejected})}{p_\text{reference}(\text{rejected})}\Big]\Big)$$
 #
@@ -647,7 +648,7 @@ print(f"chosen gained 1, rejected as before: loss {pair_loss(1, 0):.3f}")
 print(f"lost {lost:g} and {2 * lost:g}: loss {pair_loss(-lost, -2 * lost):.3f}")
 
 # %% [markdown]
-# Does training go there? Of two stories of the start to the same beginning, the possible one is chosen. Recorded runs learned from more than 500 such pairs:
+# Does training go there? Of two stories of the start to the same beginning, the possible one is chosen. Recorded runs learned from several hundred such pairs:
 
 # %% tags=["source-hidden"] deck="A margin is not a probability: ranked right, and hardly possible"
 figures.margins({"DPO": recorded.pairs[0.0], "and the chosen text": recorded.pairs[1.0]}, recorded.start.kinds)

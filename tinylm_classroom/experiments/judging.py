@@ -1,5 +1,5 @@
 """What lesson 17 measures: a model that learns from verdicts on its own stories, with a baseline
-and without one, what it avoids then, what pairs of stories teach it, and what examples do.
+and without one, what it avoids then, and what pairs of stories teach it.
 """
 
 import copy
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tinylm_lib import next_token_loss, storyworld
+from tinylm_lib import storyworld
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.rewards import (
     Rollouts,
@@ -27,6 +27,8 @@ from tinylm_lib.rewards import (
     rollouts,
 )
 from tinylm_lib.storyworld import gaps
+
+from .instructions import Followed
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,10 +49,10 @@ PAIR_LR = 5e-4
 PAIR_BETA = 0.1
 PAIRS_OF_A_STEP = 16
 PAIR_LOOKS = (5, 20, 40, 80, 120)
-LONGEST = 128  # tokens of an instruction and its story
 
 # Whether a story has a gift, and whether it says whose a thing is.
 Kind = tuple[bool, bool]
+KINDS: tuple[Kind, ...] = ((False, False), (False, True), (True, False), (True, True))
 
 
 class Counted(NamedTuple):
@@ -90,8 +92,7 @@ def counted(texts: Iterable[str]) -> Kinds:
     both = [(kind_of(text), possible(text)) for text in texts]
     n = Counter(kind for kind, _ in both)
     right = Counter(kind for kind, is_right in both if is_right)
-    kinds = ((gift, owner) for gift in (False, True) for owner in (False, True))
-    return {kind: Counted(n[kind], right[kind]) for kind in kinds}
+    return {kind: Counted(n[kind], right[kind]) for kind in KINDS}
 
 
 def part_possible(kinds: Kinds) -> float:
@@ -461,99 +462,6 @@ def compared(
     return Preferred(step, ranked, len(new_pairs), *means, counted(stories))
 
 
-def about(text: str) -> list[str]:
-    """The names and then the things of a story, in the order in which they appear."""
-    said = list(dict.fromkeys(word.strip() for word in storyworld.words(text)))
-    found = []
-    for kind in ("name", "thing"):
-        found += [word for word in said if word in storyworld.CLASSES[kind]]
-    return found
-
-
-def instruction(tokenizer: Any, text: str) -> list[int]:
-    """A line with what a story is about, between two line ends."""
-    return tokenizer.encode("\n " + " ".join(about(text)) + ".\n")
-
-
-def fine_tuned(
-    start: TransformerLM,
-    tokenizer: Any,
-    seed: int,
-    *,
-    answer_only: bool = True,
-    n_updates: int = 32,
-) -> TransformerLM:
-    """The start after updates with 16 instructions and their stories each: with the loss on the
-    story alone, or on both.
-    """
-    model = copy.deepcopy(start)
-    source = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
-    for _ in range(n_updates):
-        ids, targets = _examples(tokenizer, 16, source, answer_only)
-        optimizer.zero_grad()
-        next_token_loss(model(ids), targets).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return model.eval()
-
-
-def _examples(
-    tokenizer: Any, n: int, source: torch.Generator, answer_only: bool
-) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (n, T) of instructions with their stories."""
-    (line_end,) = tokenizer.encode("\n")
-    ids, targets = (torch.full((n, LONGEST), fill) for fill in (line_end, -100))
-    for row in range(n):
-        text = storyworld.story(source).text
-        asked = instruction(tokenizer, text)
-        tokens = torch.tensor((asked + tokenizer.encode(text + "\n"))[:LONGEST])
-        ids[row, : len(tokens)] = tokens
-        first = len(asked) if answer_only else 1
-        targets[row, first : len(tokens)] = tokens[first:]
-    return ids[:, :-1], targets[:, 1:]
-
-
-def answered(model: TransformerLM, tokenizer: Any, seed: int) -> dict[str, str]:
-    """An instruction, and how a model answers it."""
-    text = storyworld.story(torch.Generator().manual_seed(seed)).text
-    asked = instruction(tokenizer, text)
-    options: dict[str, Any] = {"stop_ids": tokenizer.encode("\n")}
-    options |= {"generator": torch.Generator().manual_seed(seed)}
-    (ids,) = rollouts(model, [asked], 1, LONGEST - len(asked), **options).texts()
-    return {tokenizer.decode(asked).strip(): tokenizer.decode(ids[len(asked) :]).strip()}
-
-
-class Followed(NamedTuple):
-    """Which part of what was asked stories contain, which part of them is possible, and the
-    probability that a model begins a line with a name.
-    """
-
-    as_asked: float
-    possible: float
-    begins_with_name: float
-
-
-@torch.no_grad()
-def followed(model: TransformerLM, tokenizer: Any, n: int = 64, seed: int = 0) -> Followed:
-    """How a model answers n new instructions."""
-    sources = (torch.Generator().manual_seed(HELD_OUT + 1000 * seed + i) for i in range(n))
-    wanted = [storyworld.story(source).text for source in sources]
-    asked = [instruction(tokenizer, text) for text in wanted]
-    line_end = tokenizer.encode("\n")
-    draws = torch.Generator().manual_seed(seed)
-    room = LONGEST - max(map(len, asked))
-    texts = rollouts(model, asked, 1, room, stop_ids=line_end, generator=draws).texts()
-    said = [tokenizer.decode(ids[len(a) :]) for ids, a in zip(texts, asked, strict=True)]
-    found = []
-    for text, want in zip(said, wanted, strict=True):
-        found.append(len({*about(text)} & {*about(want)}) / len(about(want)))
-    first = model(torch.tensor([line_end]))[0, -1].softmax(-1)  # (V)
-    names = [tokenizer.ids[" " + name] for name in storyworld.CLASSES["name"]]
-    begins = first[names].sum().item()
-    return Followed(sum(found) / n, sum(map(possible, said)) / n, begins)
-
-
 class Recorded(NamedTuple):
     """What `tools/rewards.py` has measured: the start; for each setting (added, baseline, beta,
     updates) its runs, each the mean verdicts of its updates and its portrait; for DPO alone and
@@ -593,8 +501,7 @@ def _portrait(run: Mapping[str, Any]) -> Portrait:
 
 
 def _kinds(rows: Sequence[Sequence[int]]) -> Kinds:
-    kinds = ((gift, owner) for gift in (False, True) for owner in (False, True))
-    return {kind: Counted(*row) for kind, row in zip(kinds, rows, strict=True)}
+    return {kind: Counted(*row) for kind, row in zip(KINDS, rows, strict=True)}
 
 
 class Compared(NamedTuple):

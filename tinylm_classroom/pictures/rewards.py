@@ -219,7 +219,9 @@ def penalties(
         right.legend(loc="lower right", fontsize=TYPE, framealpha=1)
         for ax in (left, right):
             set_type(ax, TYPE)
-    rows = [(beta, portrait) for beta, each in runs.items() for portrait in each]
+    rows: list[tuple[float, Portrait]] = []
+    for beta, each in runs.items():
+        rows += [(beta, portrait) for portrait in each]
     display(
         figure,
         alt=f"{title}. Two charts: the larger beta is, the nearer the models stay to the language.",

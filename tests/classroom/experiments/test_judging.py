@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tinylm_classroom.experiments import judging
+from tinylm_classroom.experiments import instructions, judging
 from tinylm_classroom.experiments.judging import Counted
 from tinylm_lib import rewards, storyworld
 from tinylm_lib.pretrained import load_pretrained
@@ -114,11 +114,11 @@ def test_one_update_of_the_library_is_itself_and_one_without_a_step_is_not():
 
 def test_an_instruction_names_what_the_story_is_about_and_only_the_answer_has_targets():
     text = STORY.format("Tom")
-    assert judging.about(text) == ["Mia", "Tom", "hat", "cup"]
-    assert TOKENIZER.decode(judging.instruction(TOKENIZER, text)) == "\n Mia Tom hat cup.\n"
+    assert instructions.about(text) == ["Mia", "Tom", "hat", "cup"]
+    assert TOKENIZER.decode(instructions.instruction(TOKENIZER, text)) == "\n Mia Tom hat cup.\n"
     for answer_only in (True, False):
-        ids, targets = judging._examples(TOKENIZER, 3, torch.Generator().manual_seed(0), answer_only)
-        n = len(judging.instruction(TOKENIZER, TOKENIZER.decode(ids[0].tolist()).split("\n")[2]))
+        ids, targets = instructions._examples(TOKENIZER, 3, torch.Generator().manual_seed(0), answer_only)
+        n = len(instructions.instruction(TOKENIZER, TOKENIZER.decode(ids[0].tolist()).split("\n")[2]))
         told = targets[0] != -100
         assert bool(told[: n - 1].any()) is not answer_only
         torch.testing.assert_close(targets[0, told][:-1], ids[0, 1:][told[:-1]][: told.sum() - 1])
