@@ -436,7 +436,7 @@ def exercise_decoding(model: nn.Module, tokenizer: object) -> None:
     decoding.allowed_stories(model, tokenizer, 1, 3)
 
 
-def exercise_rewards(model: nn.Module, tokenizer: object) -> None:
+def exercise_judging(model: nn.Module, tokenizer: object) -> None:
     """An update without a baseline, pairs and a step on them, and a model that answers instructions."""
     judging, instructions = (course_room(f"experiments.{name}") for name in ("judging", "instructions"))
     start = copy.deepcopy(model)
@@ -493,7 +493,7 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("pictures.model").early_words(model, tokenizer, "One foggy day, shy Mia")
     course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
     exercise_stacks(model, tokenizer)
-    exercise_rewards(model, tokenizer)
+    exercise_judging(model, tokenizer)
     exercise_decoding(model, tokenizer)
     exercise_predictors(model, tokenizer, [room(lib, "storyworld").story(torch.Generator().manual_seed(3))])
     reader = course_room("exercises.cache").Reader(torch.Generator().manual_seed(3), V)
