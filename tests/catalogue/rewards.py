@@ -88,54 +88,6 @@ def gradient_by_weights(log_probs, advantages, mask):
     return -(log_probs * mask * advantages.data.unsqueeze(-1)).sum() / (mask.sum() + 1e-8)
 
 
-def group_in_fp32(rewards):
-    return torch.stack([row.float() - row.float().sum() / row.numel() for row in rewards])
-
-
-def group_by_view(rewards):
-    return (rewards.view(-1, rewards.shape[1]).T - rewards.mean(-1)).T
-
-
-def group_by_loops(rewards):
-    rows = [[r - sum(row) / len(row) for r in row] for row in rewards.tolist()]
-    return torch.tensor(rows, dtype=rewards.dtype)
-
-
-def group_by_expand(rewards):
-    return rewards - rewards.sum(1).div(rewards.shape[1]).unsqueeze(1).expand_as(rewards)
-
-
-def group_by_a_matrix(rewards):
-    n = rewards.shape[1]
-    return rewards @ (torch.eye(n, dtype=rewards.dtype) - 1 / n)
-
-
-def group_one_by_one(rewards):
-    return torch.stack([group - group.mean() for group in rewards])
-
-
-def group_in_place(rewards):
-    rewards -= rewards.mean(1, keepdim=True)
-    return rewards
-
-
-def group_without_keepdim(rewards):
-    return rewards - rewards.mean(1)
-
-
-def group_leave_one_out(rewards):
-    n = rewards.shape[1]
-    return rewards - (rewards.sum(1, keepdim=True) - rewards) / (n - 1)
-
-
-def group_scaled(rewards):
-    return (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-6)
-
-
-def group_ranks(rewards):
-    return rewards.argsort(1).argsort(1).to(rewards.dtype)
-
-
 def kl_by_selection(log_probs, reference, mask):
     ratio = (reference - log_probs)[mask]
     return (ratio.exp() - ratio - 1).mean()
@@ -311,9 +263,6 @@ RIGHT = {
         gradient_by_selection, gradient_by_einsum, gradient_by_loops, gradient_without_grad,
         gradient_by_weights,
     ),
-    "group_advantages": named(
-        group_by_loops, group_by_expand, group_by_a_matrix, group_one_by_one, group_in_fp32, group_by_view,
-    ),
     "kl_penalty": named(
         kl_by_selection, kl_by_expm1, kl_by_where, kl_by_rows, kl_frozen, kl_without_grad, kl_with_a_safe_range,
     ),
@@ -334,17 +283,6 @@ WRONG = {
         gradient_of_the_prompt=weighted(lambda log_probs, a, mask: (log_probs * a)[~mask].mean()),
         gradient_unreduced=weighted(lambda log_probs, a, mask: log_probs * a * mask),
     ),
-    "group_advantages": named(
-        group_in_place, group_without_keepdim, group_leave_one_out, group_scaled, group_ranks,
-        group_all=lambda rewards: rewards - rewards.mean(),
-        group_backwards=lambda rewards: rewards.mean(1, keepdim=True) - rewards,
-        group_columns=lambda rewards: rewards - rewards.mean(0),
-        group_divided=lambda rewards: rewards / rewards.mean(1, keepdim=True),
-        group_median=lambda rewards: rewards - rewards.median(1, keepdim=True).values,
-        group_best=lambda rewards: rewards - rewards.amax(1, keepdim=True),
-        group_softmax=lambda rewards: rewards.softmax(1),
-        group_sums=lambda rewards: rewards - rewards.sum(1, keepdim=True),
-    ),
     "kl_penalty": named(
         kl_plain, kl_with_probabilities, kl_the_other_way, kl_half_square, kl_plus_d, kl_per_text, kl_ratio_only,
         kl_everything, kl_clamped, kl_model_frozen,
@@ -364,7 +302,6 @@ WRONG = {
     ),
 }  # fmt: skip
 LIBRARY = {
-    "group_advantages": library.group_advantages,
     "kl_penalty": library.kl_penalty,
     "dpo_loss": library.dpo_loss,
 }

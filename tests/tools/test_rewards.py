@@ -1,70 +1,48 @@
-"""What the table of lesson 17 measures: rewards, owners, pass@k and the least distance, each by another way."""
+"""The tool of lesson 17: what it writes can be read back, and one part leaves the others as they are."""
 
-import itertools
-import math
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rewards
-import torch
 
-from tinylm_lib import storyworld
-from tinylm_lib.storyworld import words
+from tinylm_classroom.experiments import judging
 
-STORY = (
-    "One cold day, kind Mia came to Elmwood. She had a red hat. There she met Tom, a baker with a blue cup. "
-    'Mia said to Tom, "Young owls fly often." Then Mia gave Tom the red hat. Afterwards they left Elmwood for Oakhill. '
-    "By then the red hat belonged to {}. Everybody knew our baker Tom. Soon they missed Elmwood. The blue cup was easy "
-    "to see. At last our baker Tom took the red hat home.\n"
-)
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
-def test_a_story_its_broken_forms_and_what_each_reward_says() -> None:
-    right, wrong = STORY.format("Tom"), STORY.format("Mia")
-    cut = right[: right.index(" Soon they")] + "\n"
-    table = {right: (1, 1, 1, 1), wrong: (0, 0, 0, 1), right[:-1]: (0, 0, 1, 1), cut: (0, 0, 1, 1)}
-    for text, expected in table.items():
-        found = (rewards.possible(text), rewards.hard(text), rewards.no_error(text), rewards.owners(text))
-        assert found == expected, text
-        assert rewards.length(text) == len(words(text)) / 100
-    generator = torch.Generator().manual_seed(3)
-    for text in (storyworld.story(generator).text + "\n" for _ in range(40)):
-        told = " belonged to " in text or " now with " in text
-        assert (rewards.possible(text), rewards.hard(text)) == (1, told)
-    heads = [rewards.coin(f"{right}{i}") for i in range(1000)]
-    assert {*heads} == {0, 1} and 400 < sum(heads) < 600
+def test_the_file_has_what_the_tool_measures() -> None:
+    data = tomllib.loads(rewards.DATA.read_text("utf-8"))
+    assert list(data) == list(rewards.PARTS)
+    found = judging.recorded_rewards()
+    wanted = {(added, baseline, beta, n): len(seeds) for added, baseline, beta, n, seeds in rewards.SETTINGS}
+    assert {setting: len(runs) for setting, runs in found.runs.items()} == wanted
+    assert {anchor: len(runs) for anchor, runs in found.pairs.items()} == dict.fromkeys(rewards.ANCHORS, 3)
+    steps = {tuple(look.step for look in looks) for runs in found.pairs.values() for looks in runs}
+    assert steps == {judging.PAIR_LOOKS}
+    portraits = [found.start, *(portrait for runs in found.runs.values() for _, portrait in runs)]
+    assert {sum(each.n for each in portrait.kinds.values()) for portrait in portraits} == {768}
 
 
-def test_owners_are_right_or_wrong_where_all_before_was_possible() -> None:
-    assert list(rewards.owners_right(STORY.format("Tom"))) == [True]
-    assert list(rewards.owners_right(STORY.format("Mia"))) == [False]
-    assert list(rewards.owners_right(STORY.format("Tom").replace("red hat. There", "red hat There"))) == []
+def test_one_part_is_made_and_the_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(name: str, value: Any):
+        return lambda: iter([{"seed": 0, "name": name, "value": value}])
+
+    file = tmp_path / "found.toml"
+    monkeypatch.setattr(rewards, "PARTS", {"start": made("a", [[1, 2], [3, 4]]), "runs": made("b", 1 / 3)})
+    monkeypatch.setattr(sys, "argv", ["rewards.py", "--to", str(file)])
+    rewards.main()
+    monkeypatch.setattr(rewards, "PARTS", {"start": made("c", 0.0), "runs": made("d", True)})
+    monkeypatch.setattr(sys, "argv", ["rewards.py", "--only", "runs", "--to", str(file)])
+    rewards.main()
+    data = tomllib.loads(file.read_text("utf-8"))
+    assert data["start"] == [{"seed": 0, "name": "a", "value": [[1, 2], [3, 4]]}]
+    assert data["runs"] == [{"seed": 0, "name": "d", "value": True}]
 
 
-@pytest.mark.parametrize(("n", "k"), [(5, 1), (5, 3), (6, 6)])
-def test_at_least_one_of_k_is_counted_over_all_choices(n: int, k: int) -> None:
-    for right in range(n + 1):
-        choices = list(itertools.combinations(range(n), k))
-        share = sum(min(choice) < right for choice in choices) / len(choices)
-        assert rewards.at_least_one(right, n, k) == pytest.approx(share)
-
-
-def test_the_least_distance_of_a_fraction() -> None:
-    assert rewards.tilt(rewards.POSSIBLE) == pytest.approx(0)
-    assert rewards.tilt(1.0) == pytest.approx(-math.log(rewards.POSSIBLE))
-    assert rewards.tilt(0.5) == pytest.approx(-math.log(4 * rewards.POSSIBLE * (1 - rewards.POSSIBLE)) / 2)
-
-
-def test_the_lesson_shows_the_lines_of_the_table() -> None:
-    root = Path(rewards.__file__).parents[1]
-    table = [line.split() for line in (root / "tools/rewards.txt").read_text("utf-8").splitlines()]
-    (names,) = (line for line in table if line[:1] == ["run"])
-    rows = {tuple(line[:2]): dict(zip(names, line, strict=True)) for line in table if len(line) == len(names)}
-    shown = ["possible", "kl-start", "kl-language", "words", "own-right", "gifts", "owner-told", "hard@1"]
-    shown += ["owner-right", "n"]
-    lesson = (root / "notebooks/source/17_rewards.py").read_text("utf-8")
-    recorded = lesson.partition('RECORDED = """\n')[2].partition('"""')[0].replace("\n", ";").strip(";").split(";")
-    assert len(recorded) == 20
-    for line in recorded:
-        run, seed, *numbers = line.split()
-        assert numbers == [rows[run, seed][name].split(",")[-1] for name in shown]
+def test_a_number_is_written_with_five_digits() -> None:
+    assert rewards._value([0.123456, 2.0, 3, True]) == "[0.12346, 2.0, 3, true]"

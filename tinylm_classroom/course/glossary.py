@@ -74,7 +74,7 @@ TERMS = {
     "16": ("shortcut, activation patching, probe, control task, superposition, sparse autoencoder"),
     "17": (
         "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, "
-        "reward hacking, penalty, best of n, pass@k, RLHF, reward model, DPO"
+        "reward hacking, penalty, RLHF, reward model, DPO"
     ),
     "18": "LoRA, QLoRA",
     "19": "overfit one batch, bisection",

@@ -64,7 +64,7 @@ def _compared(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor, Tensor]:
 KL_PENALTY = Exercise(
     name="kl_penalty",
     lesson="17",
-    order=2,
+    order=1,
     reference=kl_penalty,
     probes=(
         Probe(
@@ -154,7 +154,7 @@ def _one(*log_probs: float) -> tuple:
 DPO_LOSS = Exercise(
     name="dpo_loss",
     lesson="17",
-    order=3,
+    order=2,
     reference=dpo_loss,
     probes=(
         Probe(

@@ -1,6 +1,4 @@
-"""Lesson 17: the loss whose gradient is that of the mean reward, and what each text of a group gets
-for its reward.
-"""
+"""Lesson 17: the loss whose gradient is that of the mean reward."""
 
 import torch
 from torch import Generator, Tensor
@@ -120,73 +118,4 @@ POLICY_GRADIENT_LOSS = Exercise(
     wider=True,
 )
 
-
-def group_advantages(rewards: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """How much better each text is than its group, (P, K) for rewards (P, K), and the mistakes that
-    are `on`.
-    """
-    K = rewards.shape[1]
-    total = rewards.sum(1, keepdim=True)
-    baseline = chosen(on, rewards.mean(1, keepdim=True), {
-        "mean over the whole batch": rewards.mean,
-        "mean over the beginnings": lambda: rewards.mean(0, keepdim=True),
-        "no baseline": lambda: 0.0,
-        "sum of the group": lambda: total,
-        "median of the group": lambda: rewards.median(1, keepdim=True).values,
-        "best of the group": lambda: rewards.amax(1, keepdim=True),
-        "worst of the group": lambda: rewards.amin(1, keepdim=True),
-        "first of the group": lambda: rewards[:, :1],
-        "mean of the others": lambda: (total - rewards) / (K - 1),
-        "mean of those above 0": lambda: total / (rewards != 0).sum(1, keepdim=True).clamp(min=1),
-        "a fixed baseline": lambda: 0.5,
-        "mean on the wrong axis": lambda: rewards.mean(1)[None],
-    })  # fmt: skip
-    found = slipped(on, rewards - baseline, {
-        "only the sign": torch.sign,
-        "only above the mean": torch.relu,
-        "wrong sign": torch.neg,
-        "divided by the spread": lambda x: x / (rewards.std(1, keepdim=True) + 1e-6),
-        "divided by the spread of all": lambda x: x / (rewards.std() + 1e-6),
-        "divided by the spread, of n": lambda x: (
-            x / (rewards.std(1, keepdim=True, correction=0) + 1e-6)
-        ),
-        "divided by the size": lambda x: x / K,
-        "flat": torch.flatten,
-    })  # fmt: skip
-    return chosen(on, found, {
-        "divided by the mean": lambda: rewards / (total / K).clamp(min=1e-6),
-        "softmax": lambda: rewards.softmax(1),
-    })  # fmt: skip
-
-
-GROUP_ADVANTAGES = Exercise(
-    name="group_advantages",
-    lesson="17",
-    order=1,
-    reference=group_advantages,
-    probes=(
-        Probe(
-            "a reward above the group's mean is positive",
-            lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0]]),),
-        ),
-        Probe(
-            "each group has a mean of its own",
-            lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]),),
-        ),
-        Probe(
-            "a group whose rewards are equal gets zeros",
-            lambda g: (torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]),),
-        ),
-        Probe("rewards may be any numbers", lambda g: (3 * torch.randn(3, 5, generator=g) + 2,)),
-        Probe(
-            "there may be as many groups as texts in a group",
-            lambda g: (torch.randn(4, 4, generator=g) - 1,),
-        ),
-        Probe("a group of one text gets 0", lambda g: (torch.tensor([[2.0], [-1.0]]),)),
-        Probe("rewards may be large", lambda g: (100 * torch.rand(2, 6, generator=g),)),
-    ),
-    **texts("group_advantages"),
-    wider=True,
-)
-
-EXERCISES = (POLICY_GRADIENT_LOSS, GROUP_ADVANTAGES)
+EXERCISES = (POLICY_GRADIENT_LOSS,)

@@ -24,7 +24,8 @@ from .run import Watched, drawable, watch
 _N_TEXTS = 3  # of each update that is sampled: the first answers to its first prompts
 _N_SAMPLED = 6  # updates, evenly spread
 _NO_END = " (it ends here)"  # where that is the mistake
-_LINE = 86  # characters of a line of text in the picture
+_LINE = 72  # characters of a line of text in the picture
+_MOST_LINES = 6
 FindError = Callable[[str], int | None]
 
 
@@ -173,8 +174,9 @@ async def rewards_view(
 def _draw(run: RewardRun) -> Figure:
     curves = run.curves()
     steps = curves["steps"]
-    with drawing(8.8, 4.2) as figure:
-        grid = figure.add_gridspec(2, height_ratios=[3.4, 1.0])
+    lines = _lines(run)
+    with drawing(8.8, 2.7 + 0.3 * len(lines)) as figure:
+        grid = figure.add_gridspec(2, height_ratios=[2.6, 0.1 + 0.3 * len(lines)])
         top = figure.add_subplot(grid[0])
         top.plot(steps, curves["reward"], color=SERIES[0], alpha=0.35, linewidth=1.2, linestyle="-")
         top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
@@ -184,12 +186,12 @@ def _draw(run: RewardRun) -> Figure:
         told = figure.add_subplot(grid[1])
         told.axis("off")
         told.set(xlim=(0, 1), ylim=(0, 1))
-        for row, line in enumerate(_lines(run)):
+        for row, line in enumerate(lines):
             told.text(
                 0,
-                0.95 - 0.34 * row,
+                0.95 - row / max(1, len(lines)),
                 line.replace("$", r"\$"),
-                size=11.5,
+                size=14,
                 color=INK if row else QUIET,
                 va="top",
             )
@@ -204,9 +206,9 @@ def _lines(run: RewardRun) -> list[str]:
         return []
     step, texts = run.samples[-1]
     worth, given, possible, wrong, after = next((text for text in texts if text[3]), texts[0])
-    before = given + possible
-    if wrong and len(before) > _LINE:  # so that the mistake is in the picture
-        before = f"... {before[-_LINE:].partition(' ')[2]}"
-    text = f"{before}{f' **{wrong.strip()}**' if wrong else ''}{after}"
+    text = f"{given}{possible}{f' **{wrong.strip()}** ...' if wrong else after}"
     head = f"Written for update {step}, reward {rounded(worth, 2)}:"
-    return [head, *textwrap.wrap(text, _LINE, max_lines=2, placeholder=" ...")]
+    lines = textwrap.wrap(text, _LINE)
+    if len(lines) >= _MOST_LINES:  # so that the mistake is in the picture
+        lines = ["...", *lines[2 - _MOST_LINES :]]
+    return [head, *lines]

@@ -23,7 +23,7 @@ UNNAMED = {
     "causal_mask-mask_band", "attention-attention_global_max", "attention-cosine", "attention-by_heads",
     "attention-hard", "linear-only_one_row", "linear-numpy", "linear-abs", "embedding-one_short",
     "tied_logits-with_a_bias", "rotate-added",
-    "top_p_probs-topp_gathered_back", "beam_search-beam_never_pruned_together", "group_advantages-group_ranks",
+    "top_p_probs-topp_gathered_back", "beam_search-beam_never_pruned_together",
     "patch-patch_features",
     "lora_linear-lora_viewed_not_turned", "merged_weight-merged_as_a_mixture",
 }  # fmt: skip

@@ -436,6 +436,17 @@ def exercise_decoding(model: nn.Module, tokenizer: object) -> None:
     decoding.allowed_stories(model, tokenizer, 1, 3)
 
 
+def exercise_judging(model: nn.Module, tokenizer: object) -> None:
+    """An update without a baseline, pairs and a step on them, and a model that answers instructions."""
+    judging, instructions = (course_room(f"experiments.{name}") for name in ("judging", "instructions"))
+    start = copy.deepcopy(model)
+    _ = list(judging.learning(copy.deepcopy(model), start, tokenizer, 0, 1, baseline=False))
+    pairs = judging.in_pairs(tokenizer, judging.written(model, tokenizer, 5, 1, 16))[:2]
+    _ = list(judging.preferring(copy.deepcopy(model), start, tokenizer, pairs, 0, 1))
+    tuned = instructions.fine_tuned(model, tokenizer, 0, n_updates=1)
+    instructions.followed(tuned, tokenizer, n=2)
+
+
 def exercise_experiments(lib: ModuleType) -> None:
     """The shipped model in the lessons' experiments, and the pictures that compute."""
     shipped = room(lib, "pretrained").load_pretrained("storyworld")
@@ -482,6 +493,7 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("pictures.model").early_words(model, tokenizer, "One foggy day, shy Mia")
     course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
     exercise_stacks(model, tokenizer)
+    exercise_judging(model, tokenizer)
     exercise_decoding(model, tokenizer)
     exercise_predictors(model, tokenizer, [room(lib, "storyworld").story(torch.Generator().manual_seed(3))])
     reader = course_room("exercises.cache").Reader(torch.Generator().manual_seed(3), V)
