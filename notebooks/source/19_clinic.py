@@ -3,7 +3,7 @@
 # **Something is wrong, and nothing raises an error. Where do you look first?**
 #
 # *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: a tree of questions, and `bisect`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 44 minutes, plus 20 of exercises.
+# *Teaches* in about 45 minutes, plus 20 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a model that is wrong rarely says so. There is no traceback, only a number that is not what it should be. So you ask questions in a fixed order, and each answer is a measurement.
@@ -29,7 +29,7 @@
 # ## 1. Who is healthy?
 # Welcome to the clinic. Six owners have brought the loss curves of their models, and five of these models have a fault. None of them has raised an error.
 
-# %%
+# %% slide="skip"
 from tinylm_classroom import clinic_figures as figures
 from tinylm_classroom import ill_runs, patient, predict
 
@@ -55,11 +55,10 @@ predict(
 
 # %% tags=["source-hidden"] evidence="loss-hides" tried="seeds"
 # Checked: with a matrix that is never updated, and with hooks that stay, the loss is as without.
-for seed in (SEED + 1, SEED + 2):
-    who = patient("left behind", seed)
+for who in (six["C"][0], patient("left behind", SEED)):
     assert who.number("matrices that never change although they have a gradient") == 1
     assert abs(who.number("loss at the end") - who.healthy_number("loss at the end")) < 0.35
-slow = patient("slower", SEED + 1)
+slow = six["A"][0]
 assert abs(slow.number("loss at the end") - slow.healthy_number("loss at the end")) < 0.02
 
 # %% [markdown]
@@ -79,7 +78,7 @@ predict(
 #
 # **Draw.** None: the tree is on the screen.
 #
-# **Ask.** "Your model trains badly. What is the first thing that you change? Which measurement told you to?"
+# **Ask.** None: the room asks itself.
 #
 # **Usual answers.**
 # - *The learning rate* (from the room): That is tuning, the fifth step. Tuning a model that has a fault hides the fault.
@@ -87,7 +86,7 @@ predict(
 #
 # **Cut if short.** The list of causes.
 #
-# **Tried.** Seeds 0 to 5: all eight runs that train new weights begin within 0.06 nats of ln V.
+# **Tried.** Seeds 0 to 5: all eight runs that train new weights begin within 0.05 nats of ln V.
 
 # %% [markdown] deck="Six questions, the cheap ones first"
 # ## 2. A tree of questions
@@ -113,9 +112,8 @@ print(f"{len(firsts)} begin between {min(firsts):.1f} and {max(firsts):.1f}")
 # END
 
 # %% tags=["source-hidden"] evidence="all-start-right" tried="seeds"
-# Checked under another seed, too: a right start excludes some causes.
-again = [patient(who.name, SEED + 1) for who in trained if who.name not in ("NaN", "too good")]
-for who in [*trained, *again]:
+# Checked with the runs of section 1, too, which have other seeds.
+for who in [*trained, *(each for each, _ in six.values())]:
     assert abs(who.number("loss at the start") - math.log(345)) < 0.15
 
 # %% [markdown]
@@ -137,15 +135,6 @@ def examine(who="stuck", instrument="gradients"):
 control(examine, frames=20, who=[*ward], instrument=instruments)
 # END
 
-# %% [markdown]
-# Single measurements and causes have names, the same for all patients. You will need both lists:
-
-# %% slide="skip"
-patient("stuck").measurements()
-
-# %% slide="skip"
-patient("stuck").causes()
-
 # %% [markdown] tags=["note"]
 # **Say.** A diagnosis is a cause *and* its evidence. The clinic answers a wrong one with the number that contradicts it.
 #
@@ -160,13 +149,13 @@ patient("stuck").causes()
 #
 # **Cut if short.** The second softmax.
 #
-# **Tried.** Seeds 0, 1 and 2: each of the two patients has all signs of its own cause, and none of the other 34. A second softmax: the limit is computed, 4.85; the three runs end at 4.9 to 5.0.
+# **Tried.** Seeds 0, 1 and 2: each of the two patients has all signs of its own cause, and none of the other 34. A second softmax: the limit is computed, 4.85; six runs end at 4.91 to 4.96.
 
 # %% [markdown] deck="Two flat curves, at different heights"
 # ## 3. Two flat curves
 # Mia and Omar both say: it does not learn.
 
-# %%
+# %% slide="skip"
 stuck, floor = ward["stuck"], ward["floor"]
 stuck
 
@@ -199,7 +188,16 @@ predict(
 )
 
 # %% [markdown]
-# Now you. Replace the empty texts in this cell, for Mia and then for Omar. (The values after `try` are the guesses of the colleague, who is always wrong.)
+# Now you. Measurements and causes have names, the same for all patients:
+
+# %% slide="skip"
+stuck.measurements()
+
+# %% slide="skip"
+stuck.causes()
+
+# %% [markdown]
+# Replace the empty texts in these cells, for Mia and then for Omar. (The values after `try` are the guesses of the colleague, who is always wrong.)
 
 # %% slide="skip"
 cause = ""  # try "learning rate too high"
@@ -254,7 +252,7 @@ assert stuck.number("largest gradient norm") < 1e-6 < 1e-3 < floor.number("large
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** Seeds 0, 1 and 2: the loss on new texts is 0.5, below the floor of 0.66; with a right mask it is above 1. The first query sees 2 keys.
+# **Tried.** Seeds 0, 1 and 2: the loss on new texts is 0.51, 0.44 and 0.41, below the floor of 0.66; with a right mask it is 1.85, 1.85 and 1.73. On the next word is 0.81 to 0.97 of the attention.
 
 # %% [markdown] deck="Greta has beaten the best possible model"
 # ## 4. Too good
@@ -281,9 +279,10 @@ figures.looks(too_good)
 
 # %% tags=["source-hidden"] evidence="below-floor" tried="seeds"
 # Checked: below the floor with a view of the future, and above it without.
-for who in (too_good, patient("too good", SEED + 1)):
-    low, limit = who.number("loss on new texts"), who.number("floor of new texts")
-    assert low < limit - 0.05 and who.healthy_number("loss on new texts") > limit + 0.2
+limit = too_good.number("floor of new texts")
+assert too_good.healthy_number("loss on new texts") > limit + 0.2
+for who in (too_good, six["D"][0]):
+    assert who.number("loss on new texts") < limit - 0.05
     assert who.number("keys that the first of 8 queries sees") == 2
 
 # %% [markdown]
@@ -357,7 +356,7 @@ attention_view(too_good.healthy_model(), tokenizer, "\nOne day Mia walked to Oak
 #
 # **Cut if short.** Nothing; it is short.
 #
-# **Tried.** Six new texts: the first token agrees to 1e-5 each time, the second is off by 8 or more.
+# **Tried.** Six new texts: the first token agrees to 1e-5 each time, the second differs by 0.09, and later ones by more than 1.
 
 # %% [markdown] deck="It reads well, and writes nonsense"
 # ## 5. It reads well, and writes nonsense
@@ -418,15 +417,11 @@ _ = nonsense.diagnose(cause, because)
 #
 # **Cut if short.** All but two patients; the others are homework.
 #
-# **Tried.** All twelve patients under seeds 0, 1 and 2: exactly one of 33 causes has all of its signs. beta, seeds 0, 1, 2 and 19: with 0 the log-probability of the texts is -13.8 to -18.1; with 0.5 it is -1.5 to -3.1 and the reward gains 0.59 to 0.82 letters; with 50 it gains -0.01 to 0.10.
+# **Tried.** All twelve patients under seeds 0, 1 and 2: exactly one of 35 causes has all of its signs. beta, seeds 0, 1, 2 and 19: with 0 the log-probability of the texts is -13.8 to -18.1; with 0.5 it is -1.5 to -3.1 and the reward gains 0.59 to 0.82 letters; with 50 it gains -0.01 to 0.10.
 
 # %% [markdown] deck="Eight more are in the waiting room"
 # ## 6. The waiting room
 # Eight more are waiting. For each: read the story, walk down the tree, measure, and only then fill in the two lines. (`ward["slower"].hint()` helps a little, and `.exchange("mask")` puts in a healthy part.)
-
-# %% slide="skip"
-look = "loss at the end"  # try "matrices that change"
-ward["left behind"].measure(look)
 
 # %% slide="skip"
 cause = ""  # try "gradient cut off"
@@ -475,7 +470,7 @@ def hide(logits, targets):
 
 
 # END
-_ = ward["NaN"].fix(loss=hide)
+hidden = ward["NaN"].fix(loss=hide)
 
 # %% [markdown]
 # Refused: the number is gone and the fault is not. Ada's patient is rewarded for long words, and nothing holds it at the language that it began with (lesson 17). The colleague: then hold it as tightly as possible!
@@ -489,9 +484,8 @@ _ = ward["rewarded"].fix(beta=beta)
 
 # %% tags=["source-hidden"] evidence="cures-that-hide" tried="seeds"
 # Checked: both cures are refused, for a reason; a moderate hold is a cure. Other seeds are in the note.
-refused = [ward["NaN"].refusal(loss=hide), ward["rewarded"].refusal(beta=50.0), ward["rewarded"].refusal(beta=0.0)]
-assert "hides a model that explodes" in refused[0] and "learns nothing" in refused[1]
-assert "impossible" in refused[2] and not ward["rewarded"].refusal(beta=0.5)
+assert "hides a model that explodes" in hidden.message
+assert "learns nothing" in ward["rewarded"].refusal(beta=50.0) and not ward["rewarded"].refusal(beta=0.5)
 
 # %% [markdown]
 # A cure must remove the cause *and* leave the patient able to live: to learn, and to say when something else breaks. [[cures-that-hide]]
@@ -565,7 +559,7 @@ ward["padded"].hint()
 #
 # **Cut if short.** The two faults.
 #
-# **Tried.** All twelve patients: at most 4 runs. Two faults in different halves: with every pair of the first seven and the last seven parts the answer is the last part, whichever two are ill; in 36 of 49 pairs it is healthy.
+# **Tried.** All twelve patients: at most 4 runs. Two faults in different halves: with every pair of the first seven and the last seven parts the answer is the last part, whichever two are ill, because no half heals them both; in 42 of 49 pairs it is healthy.
 
 # %% [markdown] deck="Halving says where, not what"
 # ## 7. Where is not what
@@ -590,18 +584,22 @@ PARTS = ill_runs.PARTS
 
 def recorded(who, rounds):
     """Like who.is_ill, and it writes down each run."""
-    return lambda *healthy: rounds.append((healthy, who.is_ill(*healthy))) or rounds[-1][1]
+    def is_ill(*healthy):
+        rounds.append((healthy, who.is_ill(*healthy)))
+        return rounds[-1][1]
+
+    return is_ill
 
 
 # %% slide="skip"
 rounds = {name: [] for name in ward}
 found = {name: bisect(PARTS, recorded(who, rounds[name])) for name, who in ward.items()}
-name = "slower"  # try "padded" and "resumed"
+name = "until 128"  # try "padded" and "slower"
 print(f"{name}: {found[name]}, in {len(rounds[name])} runs")
 print(f"{len({*found.values()})} different parts for {len(found)} patients")
 
 # %% tags=["source-hidden"] deck="Four runs find one of fourteen parts"
-figures.halving(PARTS, rounds["slower"])
+figures.halving(PARTS, rounds["until 128"])
 
 # %% tags=["source-hidden"] evidence="bisection" tried="exact"
 # Checked: at most four runs for each, and two patients with the same ill part.
@@ -618,20 +616,21 @@ both = patient("stuck", also="floor")
 answer = bisect(PARTS, both.is_ill)
 two_ill = ["initial_weights", "loss"]
 predict(
-    "The weights and the loss are ill, and they are in the two halves or not. What does bisection name?",
+    "The initial weights and the loss are both ill. What does bisection name?",
     key=lambda: "one of the two" if answer in two_ill else "a healthy part",
     choices={
         "one of the two": "Whichever half it heals, the other fault keeps the complaint.",
         "a healthy part": "",
         "it never ends": "It halves the parts each time, whatever the runs say.",
     },
-    because="No half heals it alone, so it always keeps the other half.",
+    because="As soon as the two are in different halves, no half heals it alone, so it keeps the wrong one.",
 )
 
 # %% deck="Two faults, and the answer is a healthy part"
 print("bisection says:", answer)
-for healthy in ([answer], two_ill[:1], two_ill[1:], two_ill):
-    print(f"{', '.join(healthy)} exchanged: {'still ill' if both.is_ill(*healthy) else 'well'}")
+healthy = ["initial_weights"]  # try ["loss"] and ["initial_weights", "loss"]
+state = "still ill" if both.is_ill(*healthy) else "well"
+print(f"with a healthy {', '.join(healthy)}: {state}")
 
 # %% tags=["source-hidden"] evidence="two-faults" tried="exact"
 # Checked: for two faults in different halves it always names the last part; it is healthy in most cases.
@@ -641,7 +640,16 @@ assert {*names} == {PARTS[-1]} and answer not in two_ill
 assert both.is_ill(answer) and not both.is_ill(*two_ill)
 
 # %% [markdown]
-# It names a healthy part, because it assumes that there is one fault. [[two-faults]] So test the answer: exchange this part alone, `ward["NaN"].exchange("loss")`, and see whether the complaint is gone.
+# It names a healthy part, because it assumes that there is one fault. [[two-faults]] So test the answer: exchange this part alone, and see whether the complaint is gone. **Your task:** which part heals Yuki's *left behind*?
+
+# %% deck="Task: exchange one part. Is the complaint gone?"
+def exchange(who="left behind", part="learning_rate"):
+    ward[who].exchange(part)
+
+
+# ESSENTIAL
+control(exchange, frames=20, who=[*ward], part=PARTS)
+# END
 
 # %% [markdown] tags=["note"]
 # **Say.** Back to the tree. Before you show it, let students write the names of the patients next to its leaves.
@@ -667,9 +675,10 @@ figures.tree(leaves)
 
 # %% tags=["source-hidden"] evidence="one-cause-fits" tried="seeds"
 # Checked: everybody stops, each of them has the signs of one cause only, also under another seed.
-others = {name: patient(name, SEED + 1) for name in ("stuck", "floor", "left behind", "slower", "two processes")}
+others = {name: who for who, name in six.values() if name != "healthy"}
 assert max(leaves.values()) < (6, 0) and min(leaves.values()) > (0, 9)
-assert all(who.fitting_causes() == 1 for who in [*ward.values(), *others.values()])
+for who in [*ward.values(), *others.values()]:
+    assert who.fitting_causes() == 1
 assert all(ill_runs.walk(who) == leaves[name] for name, who in others.items())
 
 # %% [markdown]
@@ -681,11 +690,11 @@ from tinylm_classroom import visits
 visits(ward.values())
 
 # %% [markdown] tags=["note"]
-# **Say.** The one to take home: say what you expect before you measure.
+# **Say.** The one to take home: say what you expect before you measure. And at the door: which fault of your own cost you most time, and which question would have found it?
 #
 # **Draw.** None.
 #
-# **Ask.** At the door: "Which fault of your own cost you most time, and which question would have found it?"
+# **Ask.** None: the door asks.
 #
 # **Usual answers.**
 # - *A file that was read twice* (from the room): The fourth question.

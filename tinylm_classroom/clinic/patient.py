@@ -385,13 +385,14 @@ class Patient:
                 f"Measured: {shown(take(self._run, sign.measure))}."
             )
             return self._answer(False, cause, said, "diagnosis")
-        value = shown(self.number(because))
         if because not in CAUSES[cause].evidence:
+            value = shown(self.number(because)) if self.has(because) else "not measured in its run"
             said = (
-                f"It may be so: {text}. But the {because}, {value}, is no evidence for it, because "
+                f"It may be so: {text}. But the {because}, {value}, is not evidence for it, because "
                 "other faults would show it as well. Which number would only this one explain?"
             )
             return self._answer(False, NO_EVIDENCE, said, "diagnosis")
+        value = shown(self.number(because))
         self.proved = True
         place = self.tries.index(cause) + 1
         found = "at the first try" if place == 1 else f"at try {place}"

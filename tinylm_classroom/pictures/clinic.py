@@ -34,7 +34,7 @@ def curves(runs: Mapping[str, Sequence[float]]) -> None:
                 ax.axhline(level, **LEVEL)
             if place == 0:
                 ax.text(len(found), math.log(V) - 0.2, "ln V", va="top", ha="right", size=TYPE)
-                ax.text(4, floor() - 0.12, "floor", va="top", size=TYPE, color=INK)
+                ax.text(2, floor() + 0.15, "floor", va="bottom", size=TYPE, color=INK)
             ended = next((i for i, loss in enumerate(found, 1) if math.isnan(loss)), None)
             if ended:
                 ax.text(ended, 3.2, "NaN", ha="right", size=TYPE, weight="bold")
@@ -82,14 +82,11 @@ def tree(patients: Mapping[str, tuple[int, int]] | None = None) -> None:
             for leaf, (answer, look) in enumerate(question.leaves):
                 here = names.get((row, leaf), [])
                 end = y + 0.5 - 1.0 * leaf
-                ax.plot([THEN + 1.45, LEAF - 1.75], [y, end], color=LINE, linewidth=2.5, zorder=1)
+                ax.plot([THEN + 1.45, LEAF - 1.75], [y, end], color=QUIET, lw=2, linestyle="-")
                 where = {"va": "center", "size": TYPE}
                 ax.text(LEAF - 1.65, end, f"{answer}:", color=QUIET, **where)
-                weight = "bold" if patients is None else "normal"
                 text, color = (look, INK) if patients is None else (", ".join(here), LOOK)
-                if patients is not None:
-                    weight = "bold"
-                ax.text(LEAF + 0.15, end, text, color=color, weight=weight, **where)
+                ax.text(LEAF + 0.15, end, text, color=color, weight="bold", **where)
         ax.text(SPINE, -12, "healthy, as far\nas we can see", ha="center", va="center", size=TYPE)
         ax.set(xlim=(-1.85, 14.4), ylim=(-12.6, 0.95))
         ax.title.set_size(23)
@@ -197,10 +194,20 @@ def apart(who: Patient, n: int = 12) -> None:
     """Shows how far the logits of each token, read one at a time, are from those of one pass."""
     found = who.apart()[:n]
     title = "The first token agrees, the second one does not"
-    label = "largest difference of logits"
+    label = "difference of logits"
     with axes(title, "token that is read through the cache", label, (11.4, 4.4)) as (figure, ax):
-        ax.vlines(range(1, n + 1), 0, found, color=LINE, linewidth=2)
-        ax.plot(range(1, n + 1), found, "o", color=SERIES[1], markersize=13, linestyle="none")
+        ax.set(yscale="log", ylim=(1e-6, 100))
+        ax.set_yticks([1e-5, 1e-3, 0.1, 10], ["0.00001", "0.001", "0.1", "10"])
+        ax.minorticks_off()
+        ax.vlines(range(1, n + 1), 1e-6, [max(each, 2e-6) for each in found], color=LINE, lw=2)
+        ax.plot(
+            range(1, n + 1),
+            [max(each, 2e-6) for each in found],
+            "o",
+            color=SERIES[1],
+            markersize=13,
+            linestyle="none",
+        )
         ax.set_xticks(range(1, n + 1))
         ax.title.set_size(23)
         set_type(ax, 20)
@@ -208,7 +215,10 @@ def apart(who: Patient, n: int = 12) -> None:
     display(
         figure,
         alt=f"{title}. A dot for each token: {', '.join(shown)}.",
-        caption="Two ways to compute the same logits: all tokens at once, and one by one.",
+        caption=(
+            "The largest difference of the logits of each token, read with all others at once and "
+            "one by one. Each line is 100 times the one below."
+        ),
         table={"token": list(range(1, n + 1)), "difference": shown},
     )
 
@@ -218,7 +228,7 @@ def halving(parts: Sequence[str], rounds: Sequence[tuple[Sequence[str], bool]]) 
 
     rounds: (the exchanged parts, whether the complaint was still there).
     """
-    title = f"{len(rounds)} runs find the one of {len(parts)} parts"
+    title = f"{len(rounds)} runs find the ill one of {len(parts)} parts"
     suspects = list(parts)
     with axes(title, "parts", "runs", (11.4, 5.6)) as (figure, ax):
         for row, (exchanged, ill) in enumerate(rounds):
