@@ -2,5 +2,6 @@
 fixes it.
 
 `patients` is the table, `run` what happens to a patient, `parts` what can be exchanged in a run,
-`measurements` what can be measured, and `causes` what a diagnosis chooses from. Notebook 19.
+`measurements` what can be measured, `causes` what a diagnosis chooses from, and `tree` the order of
+the questions. Notebook 19.
 """

@@ -10,10 +10,20 @@ from .measurements import LIMIT, N_BEFORE, Sign
 class Cause(NamedTuple):
     """What may be wrong, in words, and what would then be measured: a sign that does not hold
     contradicts it.
+
+    also: more measurements that are evidence for it.
     """
 
     text: str
     signs: tuple[Sign, ...]
+    also: tuple[str, ...] = ()
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What can be named as evidence for it: no measurement that says only that something is
+        trained at all.
+        """
+        return (*(sign.measure for sign in self.signs if sign not in KINDS), *self.also)
 
 
 TRAINED = Sign("updates of training", low=1)
@@ -21,6 +31,7 @@ REWARDED = Sign("updates with a reward", low=1)
 RESUMED = Sign("times it is resumed", low=1)
 PADDED = Sign("texts with padding that it reads", low=1)
 PROCESSES = Sign("processes", low=2)
+KINDS = (TRAINED, REWARDED, RESUMED, PADDED, PROCESSES)
 BEHIND = f"after {N_BEFORE} others"
 
 CAUSES = {
@@ -69,6 +80,7 @@ CAUSES = {
     "mask shifted": Cause(
         "the causal mask is shifted by one: a query sees the next token, too",
         (Sign("keys that the first of 8 queries sees", low=2, high=2),),
+        ("largest attention weight on the next token", f"keys that a token {BEHIND} sees"),
     ),
     "mask too narrow": Cause(
         "the causal mask hides a query's own position",
@@ -140,6 +152,7 @@ CAUSES = {
     "position restarts": Cause(
         "a token that is read through the cache gets a position that starts at 0 again",
         (Sign(f"position of a token {BEHIND}", high=N_BEFORE - 1),),
+        ("largest difference of logits, cache against full",),
     ),
     "cache hidden": Cause(
         "the mask hides keys in the cache from a new token",

@@ -14,15 +14,29 @@ from tinylm_lib import storyworld
 from tinylm_lib.cache import KVCache
 from tinylm_lib.config import IGNORED
 from tinylm_lib.layers import evaluation_mode
+from tinylm_lib.sampling import generate
 
 from ..display.numbers import marked
 from .parts import HEALTHY
-from .run import LIMIT, PROMPT, STORIES, PatientRun, T, log_probs_of, read, shipped, tokens
+from .run import (
+    LIMIT,
+    N_NEW,
+    PROMPT,
+    STORIES,
+    PatientRun,
+    T,
+    letters,
+    log_probs_of,
+    read,
+    shipped,
+    tokens,
+)
 
 V = 345
 AT_END = 10  # updates whose mean counts as the loss at the end
 N_BEFORE = 10  # tokens before the one that a part is tried with
 N_WRITTEN = 24  # tokens
+N_JUDGED = 96  # texts that tell how much was gained by rewards
 BEYOND = 40  # positions beyond the limit that a long text is measured at
 _ROUNDING = 1e-4  # nothing that a sign asks for is smaller
 
@@ -31,11 +45,15 @@ _loss_of = HEALTHY["loss"]
 
 
 class Sign(NamedTuple):
-    """A measurement and the range in which it has to be."""
+    """A measurement and the range in which it has to be.
+
+    why: what is wrong with a fix that is outside of it.
+    """
 
     measure: str
     low: float = -math.inf
     high: float = math.inf
+    why: str = ""
 
     def holds(self, run: PatientRun) -> bool:
         """Whether the run's number is in the range; NaN is in no range."""
@@ -140,6 +158,12 @@ def _certain(parts: SimpleNamespace) -> float:
     """The loss of predictions that are certain and right."""
     targets = torch.arange(8).view(2, 4)
     return parts.loss(100.0 * torch.nn.functional.one_hot(targets, V).float(), targets).item()
+
+
+def _hidden_nan(parts: SimpleNamespace) -> float:
+    """Whether the loss of logits that are NaN looks like a number."""
+    logits = torch.full((2, 4, V), math.nan)
+    return math.isfinite(parts.loss(logits, torch.arange(8).view(2, 4)).item())
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
@@ -304,6 +328,18 @@ def _likelihood(run: PatientRun) -> float:
 
 
 @torch.no_grad()
+def _gain(run: PatientRun) -> float:
+    """How much more reward the texts after new prompts get than those of the first model."""
+    prompt = torch.stack([tokens(300 + i, 1)[:PROMPT] for i in range(N_JUDGED)])  # (B, P)
+    found = []
+    for model in (shipped().model, run.model):
+        with evaluation_mode(model):
+            ids = generate(model, prompt, N_NEW, generator=Generator().manual_seed(5))
+        found.append(letters()[ids[:, PROMPT:]].mean().item())
+    return found[1] - found[0]
+
+
+@torch.no_grad()
 def attention_weights(run: PatientRun) -> Tensor:
     """The weights (H, T, T) of the first block, for one text."""
     ids = new_texts(run)[:1, :-1]
@@ -358,8 +394,10 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
     "loss of equal logits, divided by ln V": lambda run: (
         run.parts.loss(torch.zeros(2, 4, V), torch.arange(8).view(2, 4)).item() / math.log(V)
     ),
+    "lowest loss": lambda run: min(_finite(losses(run))),
     "first update with NaN": _first_nan,
     "updates with NaN": lambda run: sum(map(math.isnan, losses(run))),
+    "losses of NaN that look like numbers": lambda run: _hidden_nan(run.parts),
     "gradient norm at the start": lambda run: total_norms(run)[0],
     "largest gradient norm": lambda run: max(_finite(total_norms(run))),
     "matrices that change": lambda run: sum(changed for *_, changed in matrices(run)),
@@ -426,6 +464,7 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
     "error with padding on the left": lambda run: _padding(run, left=True),
     "error with padding on the right": lambda run: _padding(run, left=False),
     "error at the last real token, with padding on the right": _at_last_real,
+    "gain of reward in new texts": _gain,
     "gain of reward": lambda run: mean(run.rewards[-3:]) - run.rewards[0],
     "mean advantage": lambda run: max(map(abs, run.advantages)),
     "log-probability of its texts for the model at the beginning": _likelihood,

@@ -37,6 +37,8 @@ from .parts import HEALTHY, with_parts
 from .patients import PATIENTS, CaseFile
 from .run import PatientRun, read, shipped
 
+NO_EVIDENCE = "no evidence"
+NOT_LEARNED = Sign("loss at the end", low=3.5)  # the complaint of a patient with two faults
 HIDDEN_SEED = 19
 HIDDEN_SECONDS = 60.0  # for the hidden test of a fix, which takes about one
 ROWS = 8  # of a table below a curve
@@ -44,11 +46,19 @@ N_SEEN = 8  # tokens whose attention is shown
 
 
 class Patient:
-    """One ill model. Its run takes place when something is measured for the first time."""
+    """One ill model. Its run takes place when something is measured for the first time.
 
-    def __init__(self, case: CaseFile, seed: int = 0):
+    also: a patient whose fault it has in addition. tries: the causes that were named so far.
+    proved: whether the right one was named with its evidence.
+    """
+
+    def __init__(self, case: CaseFile, seed: int = 0, also: CaseFile | None = None):
         self.case = case
         self.seed = seed
+        self.also = also
+        self.tries: list[str] = []
+        self.proved = False
+        self._runs: dict[frozenset[str], PatientRun] = {}
 
     @property
     def name(self) -> str:
@@ -58,20 +68,28 @@ class Patient:
     @property
     def title(self) -> str:
         """Its number and its name."""
+        if self.also:
+            return f"patient {self.case.name} + {self.also.name}"
         return f"patient {PATIENTS.index(self.case) + 1}: {self.case.name}"
 
     @cached_property
+    def _faults(self) -> dict[str, Any]:
+        """The ill parts."""
+        return {each.part: each.ill for each in (self.case, self.also) if each}
+
+    @property
     def _run(self) -> PatientRun:
-        return PatientRun(self.case.plan, with_parts(**{self.case.part: self.case.ill}), self.seed)
+        return self._with(())
 
-    @cached_property
+    @property
     def _healthy(self) -> PatientRun:
-        return PatientRun(self.case.plan, with_parts(), self.seed)
+        return self._with([*self._faults])
 
-    def _card(self) -> Card:
-        rows = self._signs(self.case.symptoms, self._run)
-        needs = f"Needs lesson {self.case.lesson}."
-        return _table_card(self.title, ("measured", "here"), rows, [self.case.complaint, needs])
+    def _card(self, tone: str = "plain") -> Card:
+        rows = [(name, shown(take(self._run, name))) for name in self.case.sees]
+        lines = [self.case.story, self.case.complaint, f"Needs lesson {self.case.lesson}."]
+        head = ("measured by its owner", "here")
+        return _table_card(self.title, head, rows, lines, tone=tone)
 
     def __repr__(self) -> str:
         return self._card().text
@@ -126,6 +144,27 @@ class Patient:
         Raises KeyError for an unknown name.
         """
         return take(self._healthy, name)
+
+    def losses(self) -> list[float]:
+        """The loss at each update of its training."""
+        return losses(self._run)
+
+    def looks(self) -> tuple[list[str], torch.Tensor]:
+        """The first words (8) of a text, and how much each attends to each other (8, 8): the mean
+        of the heads of the first block.
+        """
+        weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]
+        ids = new_texts(self._run)[0, :N_SEEN].tolist()
+        return [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids], weights
+
+    def apart(self) -> list[float]:
+        """How far the logits of each token, read one at a time, are from those of one pass."""
+        whole, steps, _ = through_cache(self._run)
+        return (whole - steps).abs().amax(-1).tolist()
+
+    def healthy_model(self) -> Any:
+        """The model of a run with healthy parts only."""
+        return self._healthy.model
 
     def curve(self) -> None:
         """Shows the loss at each update; the rewards, or where nothing is trained, the loss along a
@@ -211,9 +250,7 @@ class Patient:
         """Shows how much each of the first tokens of a text attends to each other, the mean of the
         first block.
         """
-        weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]
-        ids = new_texts(self._run)[0, :N_SEEN].tolist()
-        words = [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids]
+        words, weights = self.looks()
         cells = [["0" if w == 0 else marked(f"{w:.2f}") for w in row] for row in weights.tolist()]
         rows = [(f"query {word}", *row) for word, row in zip(words, cells, strict=True)]
         _table_card(self.title, ("key", *words), rows).show()
@@ -222,8 +259,7 @@ class Patient:
         """Shows how far the logits of a text that is read token by token are from those of one
         pass.
         """
-        whole, steps, _ = through_cache(self._run)
-        apart = (whole - steps).abs().amax(-1).tolist()
+        apart = self.apart()
         rows = [(f"{i + 1}", shown(apart[i])) for i in (0, 1, 2, 4, 9, 19, 39)]
         _table_card(self.title, ("token", "largest difference of its logits"), rows).show()
 
@@ -252,16 +288,27 @@ class Patient:
 
         Errors as in `exchange`.
         """
-        return all(sign.holds(self._with(names)) for sign in self.case.symptoms)
+        symptoms = (NOT_LEARNED,) if self.also else self.case.symptoms
+        return all(sign.holds(self._with(names)) for sign in symptoms)
+
+    def refusal(self, **part: Any) -> str:
+        """Why a fix is refused, as `fix` says it; empty if it is a cure."""
+        ((name, own),) = part.items()
+        found = self._tested(name, own)
+        return "" if found.passed else found.message
 
     def _with(self, names: Sequence[str]) -> PatientRun:
-        """The run with these parts healthy: all but one are anyway, and the same parts and seed
+        """The run with these parts healthy: nearly all are anyway, and the same parts and seed
         give the same run.
         """
         for name in names:
             if name not in HEALTHY:
                 raise ValueError(f"there is no part {name!r}; choose from {', '.join(HEALTHY)}")
-        return self._healthy if self.case.part in names else self._run
+        left = {name: ill for name, ill in self._faults.items() if name not in names}
+        key = frozenset(left)
+        if key not in self._runs:
+            self._runs[key] = PatientRun(self.case.plan, with_parts(**left), self.seed)
+        return self._runs[key]
 
     # What there is to choose from, the same for all patients.
 
@@ -294,41 +341,67 @@ class Patient:
 
     # Diagnosis and fix.
 
-    def treat(self, treatment: Callable[[], tuple[str, dict[str, Any]]]) -> Result:
-        """Answers a diagnosis and a fix that a function returns:
-        `return "softmax twice", {"loss": my_loss}`.
+    def treat(self, treatment: Callable[[], tuple[str, str, dict[str, Any]]]) -> Result:
+        """Answers a diagnosis, its evidence and a fix that a function returns:
+        `return "softmax twice", "loss of certain, right predictions", {"loss": my_loss}`.
 
         The result is that of the diagnosis where this is wrong, and otherwise that of the fix.
         """
         try:
-            cause, part = treatment()
+            cause, because, part = treatment()
         except NotImplementedError:
             return self._answer(False, None, f"{self.title}: {NOT_YET}", "treatment")
-        diagnosis = self.diagnose(cause)
+        diagnosis = self.diagnose(cause, because)
         fixed = self.fix(**part)
         return fixed if diagnosis.passed else diagnosis
 
-    def diagnose(self, cause: str) -> Result:
-        """Says whether this is the cause, and if not, which measurement contradicts it.
+    def diagnose(self, cause: str, because: str = "") -> Result:
+        """Says whether this is the cause, if a measurement is named that shows it, and counts the
+        causes that were named. A wrong one is contradicted by a measurement.
 
-        Raises ValueError for a cause that is not in the list; `causes()` shows it.
+        Raises ValueError for a cause or a measurement that is not in the list; `causes()` and
+        `measurements()` show them.
         """
+        if not cause and not because:
+            self._card("open").show()
+            return Result(False, None, f"{self.title}: {NOT_YET}")
         if cause not in CAUSES:
             raise ValueError(f"there is no cause {cause!r}; causes() lists them")
-        if cause == self.case.cause:
-            signs = " ".join(
-                f"The {name}: {value}."
-                for name, value in self._signs(CAUSES[cause].signs, self._run)
+        text = CAUSES[cause].text
+        if not because:
+            said = (
+                f"It may be so: {text}. But how do you know? Name the measurement that shows it: "
+                f"`diagnose({cause!r}, because=...)`."
             )
-            return self._answer(
-                True, None, f"Yes: {CAUSES[cause].text}. {signs} Now fix it.", "diagnosis"
+            return self._answer(False, NO_EVIDENCE, said, "diagnosis")
+        if because not in MEASUREMENTS:
+            raise ValueError(f"there is no measurement {because!r}; measurements() lists them")
+        if cause not in self.tries:
+            self.tries.append(cause)
+        if cause != self.case.cause:
+            sign = self.contradiction(cause)
+            said = (
+                f"Not this: {text}. Then the {sign.measure} would be {sign.range}. "
+                f"Measured: {shown(take(self._run, sign.measure))}."
             )
-        sign = self.contradiction(cause)
-        said = (
-            f"Not this: {CAUSES[cause].text}. Then the {sign.measure} would be {sign.range}. "
-            f"Measured: {shown(take(self._run, sign.measure))}."
-        )
-        return self._answer(False, cause, said, "diagnosis")
+            return self._answer(False, cause, said, "diagnosis")
+        if because not in CAUSES[cause].evidence:
+            value = shown(self.number(because)) if self.has(because) else "not measured in its run"
+            said = (
+                f"It may be so: {text}. But the {because}, {value}, is not evidence for it, because "
+                "other faults would show it as well. Which number would only this one explain?"
+            )
+            return self._answer(False, NO_EVIDENCE, said, "diagnosis")
+        value = shown(self.number(because))
+        self.proved = True
+        place = self.tries.index(cause) + 1
+        found = "at the first try" if place == 1 else f"at try {place}"
+        said = f"Yes: {text}. The {because}: {value}. Found {found}."
+        return self._answer(True, None, said, "diagnosis")
+
+    def fitting_causes(self) -> int:
+        """How many of all causes no measurement contradicts."""
+        return sum(all(sign.holds(self._run) for sign in cause.signs) for cause in CAUSES.values())
 
     def contradiction(self, cause: str) -> Sign:
         """The first sign of a cause that this patient does not have.
@@ -367,7 +440,7 @@ class Patient:
         try:
             run = PatientRun(
                 self.case.plan,
-                with_parts(**{self.case.part: self.case.ill, name: own}),
+                with_parts(**{**self._faults, name: own}),
                 HIDDEN_SEED,
             )
             for sign in self.case.healthy:
@@ -375,8 +448,8 @@ class Patient:
                     value = shown(take(run, sign.measure))
                     said = (
                         f"Not well yet. The {sign.measure} should be {sign.range}. Measured: "
-                        f"{value}."
-                    )
+                        f"{value}. {sign.why}"
+                    ).strip()
                     return Result(False, sign.measure, said)
         except NotImplementedError:
             return Result(False, None, f"{self.title}: {NOT_YET}")
@@ -398,14 +471,18 @@ class Patient:
         return Result(passed, mistake, said)
 
 
-def patient(which: int | str) -> Patient:
-    """The patient of this number, 1 to 12, or name.
+def patient(which: int | str, seed: int = 0, also: str | None = None) -> Patient:
+    """The patient of this number, 1 to 12, or name, under a seed.
+
+    also: the name of another one whose fault it has in addition; it is then ill as long as its loss
+    ends above 3.5 nats.
 
     Raises ValueError for another one.
     """
+    other = patient(also).case if also else None
     for i, case in enumerate(PATIENTS, 1):
         if which in (i, case.name) and not isinstance(which, bool):
-            return Patient(case)
+            return Patient(case, seed, other)
     names = ", ".join(f"{i} {case.name!r}" for i, case in enumerate(PATIENTS, 1))
     raise ValueError(f"there is no patient {which!r}; there are {names}")
 
@@ -414,6 +491,22 @@ def patients() -> Card:
     """All patients and the lessons that they need."""
     rows = [(f"{i} {case.name}", case.complaint, case.lesson) for i, case in enumerate(PATIENTS, 1)]
     return _table_card("The patients", ("patient", "complaint", "lesson"), rows, of_words=True)
+
+
+def visits(seen: Iterable[Patient]) -> Card:
+    """What was found so far, and after how many causes."""
+    rows = []
+    for who in seen:
+        n_tries = len(who.tries)
+        if who.proved:
+            place = who.tries.index(who.case.cause) + 1
+            rows.append((who.title, "found at the first try" if place == 1 else f"at try {place}"))
+        else:
+            rows.append((who.title, f"open, {n_tries} tried" if n_tries else "waiting"))
+    found = [result for _, result in rows if not result.startswith(("open", "waiting"))]
+    first = sum("first" in result for result in found)
+    title = f"Your clinic: {len(found)} of {len(rows)} found, {first} at the first try"
+    return _table_card(title, ("patient", "diagnosis"), rows, of_words=True)
 
 
 def _call(name: str, part: Any) -> str:
@@ -431,8 +524,9 @@ def _table_card(
     rows: Sequence[Sequence[str]],
     lines: Sequence[str] = (),
     of_words: bool = False,
+    tone: str = "plain",
 ) -> Card:
     """A card with some lines and a table."""
     table = number_table(head, rows, of_words=of_words)
     text = "\n".join([title, *lines, *("  ".join(row) for row in (head, *rows))])
-    return card(title, [*map(paragraph, lines), table], text)
+    return card(title, [*map(paragraph, lines), table], text, tone)

@@ -19,14 +19,16 @@ from .run import Plan
 class CaseFile(NamedTuple):
     """One patient.
 
-    name: a word for it. complaint: what its owner says. lesson: the one that it needs. part: the
-    one that is ill, and `ill` what it does. cause: a key of CAUSES. symptoms: what is measured
-    while it is ill. healthy: what the hidden test measures, in a run with another seed. hints: from
-    a nudge to a plan.
+    name: a word for it. story: who brings it, and what was tried. complaint: what its owner says.
+    sees: what its owner has measured. lesson: the one that it needs. part: the one that is ill, and
+    `ill` what it does. cause: a key of CAUSES. symptoms: what is measured while it is ill. healthy:
+    what the hidden test measures, in a run with another seed. hints: from a nudge to a plan.
     """
 
     name: str
+    story: str
     complaint: str
+    sees: tuple[str, ...]
     lesson: str
     plan: Plan
     part: str
@@ -96,10 +98,27 @@ AS_ONE_LOSS = (
     Sign("loss of equal logits, divided by ln V", low=0.99, high=1.01),
 )
 
+NOTHING_HIDDEN = Sign(
+    "losses of NaN that look like numbers",
+    high=0,
+    why=(
+        "This loss is finite even if all logits are NaN: it also hides a model that explodes. "
+        "Say what the mean of no targets should be, and let every other NaN be seen."
+    ),
+)
+
 PATIENTS = (
     CaseFile(
         "stuck",
-        "The loss stays where it began, at ln V, however long we train.",
+        (
+            "Mia's first model. It has trained all night, and she has already bought a faster "
+            "computer."
+        ),
+        '"The loss stays where it began, however long I train."',
+        (
+            "loss at the start",
+            "loss at the end",
+        ),
         "10",
         Plan(updates=120),
         "initial_weights",
@@ -116,8 +135,16 @@ PATIENTS = (
     CaseFile(
         "floor",
         (
-            "We train on a single batch, again and again. Its loss should go to 0, but it stops "
-            "far above."
+            "Omar has read that one must overfit a single batch first, so he did. He has tried "
+            "four optimizers."
+        ),
+        (
+            '"I train on a single batch, again and again. Its loss should go to 0, but it stops '
+            'far above."'
+        ),
+        (
+            "loss at the start",
+            "loss at the end",
         ),
         "03",
         Plan(updates=150, one_batch=True),
@@ -138,8 +165,16 @@ PATIENTS = (
     CaseFile(
         "too good",
         (
-            "After a few seconds of training the loss on new texts is below the floor, which no "
-            "model can reach."
+            "Greta's model is better than every model in the world. She has booked a flight to a "
+            "conference."
+        ),
+        (
+            '"After a few seconds of training the loss on new texts is below the floor. Nobody '
+            'has ever done that!"'
+        ),
+        (
+            "loss on new texts",
+            "floor of new texts",
         ),
         "05",
         Plan(updates=350),
@@ -162,7 +197,12 @@ PATIENTS = (
     ),
     CaseFile(
         "nonsense",
-        "When it reads a text at once, its loss is low. When it writes, it writes nonsense.",
+        (
+            "Kofi downloaded it, and reads its test results aloud to everyone. Then he asked it "
+            "for a story."
+        ),
+        '"When it reads a text at once, its loss is low. When it writes, it writes nonsense."',
+        ("loss of a text that it reads at once",),
         "13",
         Plan(),
         "positions",
@@ -185,9 +225,11 @@ PATIENTS = (
     ),
     CaseFile(
         "left behind",
+        "Yuki is here for a check-up. Nothing hurts. Her insurance pays for it.",
+        '"The loss falls as it should. Is everything all right?"',
         (
-            "The loss falls as it should. But one matrix is the same, number by number, before and "
-            "after training."
+            "loss at the start",
+            "loss at the end",
         ),
         "11",
         Plan(updates=120),
@@ -210,7 +252,12 @@ PATIENTS = (
     ),
     CaseFile(
         "slower",
-        "It learns well, but each update takes longer than the one before.",
+        (
+            "Ben watches his model closely, a little more closely with every update. He has "
+            "cleaned the fan."
+        ),
+        '"It learns well, but each update takes longer than the one before."',
+        ("loss at the end",),
         "16",
         Plan(updates=100),
         "watch",
@@ -234,7 +281,12 @@ PATIENTS = (
     ),
     CaseFile(
         "until 128",
-        f"It predicts well for {LIMIT} tokens. In longer texts it suddenly has no idea.",
+        "Elsa lets her model read whole novels. She has asked for shorter novels.",
+        f'"It predicts well for {LIMIT} tokens. In longer texts it suddenly has no idea."',
+        (
+            f"loss up to {LIMIT} tokens",
+            f"loss beyond {LIMIT} tokens",
+        ),
         "12",
         Plan(),
         "window",
@@ -258,9 +310,11 @@ PATIENTS = (
     CaseFile(
         "NaN",
         (
-            "All is well for 299 updates. At update 300 the loss is NaN, and it stays so. Only "
-            "answers count in its texts: the targets of all other tokens are -100."
+            "Noah teaches his model to answer questions: only the answers count. He has lowered "
+            "the learning rate three times."
         ),
+        '"All is well for 299 updates. At update 300 the loss is NaN, and it stays so."',
+        ("first update with NaN",),
         "11",
         Plan(updates=310, answers=True),
         "loss",
@@ -270,7 +324,12 @@ PATIENTS = (
             Sign("first update with NaN", low=300, high=300),
             Sign("updates with NaN", low=11, high=11),
         ),
-        (Sign("first update with NaN", high=0), Sign("loss at the end", high=2.5), *AS_ONE_LOSS),
+        (
+            Sign("first update with NaN", high=0),
+            Sign("loss at the end", high=2.5),
+            *AS_ONE_LOSS,
+            NOTHING_HIDDEN,
+        ),
         (
             "Are losses and gradients growing before update 300? If not, it is not an explosion.",
             "What is special about the texts of this update? Count the targets.",
@@ -282,9 +341,14 @@ PATIENTS = (
     ),
     CaseFile(
         "padded",
+        "Kira serves two customers at once, one with a long text and one with a short one.",
         (
-            "Two texts of different length share a batch. With padding on the left the logits are "
-            "right, with padding on the right they are wrong."
+            '"With padding on the left both get the right answer. With padding on the right '
+            'somebody complains."'
+        ),
+        (
+            "error with padding on the left",
+            "error with padding on the right",
         ),
         "13",
         Plan(padded=True),
@@ -310,7 +374,9 @@ PATIENTS = (
     ),
     CaseFile(
         "two processes",
-        "Two processes share 16 texts, and together they learn less than one process alone.",
+        "Carlos has hired a second process. He pays both.",
+        '"Two processes share 16 texts, and together they learn less than one process alone."',
+        ("loss on all its texts",),
         "15",
         Plan(updates=80, texts=16, processes=2),
         "shard",
@@ -326,11 +392,13 @@ PATIENTS = (
     ),
     CaseFile(
         "resumed",
+        "Ivan's computer had to restart at half time. He swears that he saved everything.",
         (
-            "We continue from the checkpoint of half time, with the same batches, and the losses "
-            "are not those of the run that was not interrupted."
+            '"I continue from the checkpoint, with the same batches, and the losses are not those '
+            'of the run that was not interrupted."'
         ),
-        "11",
+        ("largest difference of the loss after resuming",),
+        "11 (more: runs)",
         Plan(updates=120, resume=True),
         "saved",
         _without_means,
@@ -350,7 +418,9 @@ PATIENTS = (
     ),
     CaseFile(
         "rewarded",
-        "We reward long words. The reward climbs, and the texts get worse.",
+        "Ada pays her model for long words. It is getting rich.",
+        '"The reward climbs and climbs. Why does nobody want to read it?"',
+        ("gain of reward",),
         "17",
         Plan(rewards=25),
         "beta",
@@ -360,11 +430,22 @@ PATIENTS = (
             Sign("gain of reward", low=0.3),
             Sign("log-probability of its texts for the model at the beginning", high=-6),
         ),
-        (Sign("log-probability of its texts for the model at the beginning", low=-4),),
+        (
+            Sign(
+                "log-probability of its texts for the model at the beginning",
+                low=-4,
+                why="Its texts are still impossible for the model that it began with.",
+            ),
+            Sign(
+                "gain of reward in new texts",
+                low=0.15,
+                why="It is held so tightly that it learns nothing. The reward has to rise, too.",
+            ),
+        ),
         (
             "Read its texts. What do they have in common?",
             "How probable are its texts for the model that it began with?",
-            "Lesson 17 has a penalty for this. How strong is it here?",
+            "Lesson 17 has a penalty for this. How strong is it here, and when is it too strong?",
         ),
     ),
 )

@@ -63,6 +63,14 @@ def tokens(seed: int, n_stories: int) -> Tensor:
     return torch.tensor(shipped().tokenizer.encode("\n" + storyworld.corpus(n_stories, seed=seed)))
 
 
+@cache
+def letters() -> Tensor:
+    """How many letters each token has, (V)."""
+    decode = shipped().tokenizer.decode
+    n_tokens = shipped().model.config.vocab_size
+    return torch.tensor([float(len(decode([i]).strip())) for i in range(n_tokens)])
+
+
 class OpenAttention(Attention):
     """The library's attention, but with a mask that is given."""
 
@@ -277,10 +285,6 @@ class PatientRun:
         if not self.plan.rewards:
             return
         generator = Generator().manual_seed(self.seed)
-        decode = shipped().tokenizer.decode
-        letters = torch.tensor(
-            [float(len(decode([i]).strip())) for i in range(shipped().model.config.vocab_size)]
-        )
         # A prompt each: with one for all, chance decides which text it ends with.
         prompt = torch.stack([tokens(7 + i, 1)[:PROMPT] for i in range(N_ANSWERS)])  # (B, P)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=REWARD_RATE, fused=True)
@@ -288,7 +292,7 @@ class PatientRun:
         for _ in range(self.plan.rewards):
             self.texts = generate(self.model, prompt, N_NEW, generator=generator)  # (B, P + N)
             new = self.texts[:, PROMPT:]  # (B, N)
-            reward = letters[new].mean(1)  # (B)
+            reward = letters()[new].mean(1)  # (B)
             advantage = (reward - reward.mean()) / reward.std().clamp(min=1e-3)
             log_probs = log_probs_of(self.model, self.texts)[:, PROMPT - 1 :]  # (B, N)
             with torch.no_grad():

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from tinylm_classroom import patient, show
+from tinylm_classroom import patient, show, visits
 from tinylm_classroom.clinic.causes import CAUSES
 from tinylm_classroom.clinic.measurements import MEASUREMENTS, Sign, floor, number, shown, take
 from tinylm_classroom.clinic.parts import HEALTHY, with_parts
-from tinylm_classroom.clinic.patient import Patient, patients
+from tinylm_classroom.clinic.patient import NO_EVIDENCE, Patient, patients
 from tinylm_classroom.clinic.patients import PATIENTS, CaseFile
 from tinylm_classroom.clinic.run import PatientRun
+from tinylm_classroom.clinic.tree import TREE, walk
 from tinylm_lib.config import IGNORED
 
 each = pytest.mark.parametrize("case", PATIENTS, ids=lambda case: case.name)
@@ -106,7 +107,7 @@ RIGHT = {
     "resumed": [all_saved],
     "slower": [with_handle],
     "until 128": [lambda ids, limit: ids[:, max(0, ids.shape[1] - limit) :]],
-    "rewarded": [3.0, 20],
+    "rewarded": [0.5, 1.0],
     "padded": [from_behind],
     "two processes": [lambda texts, rank, n: texts.chunk(n)[rank]],
 }
@@ -126,6 +127,7 @@ WRONG = {
         lambda logits, targets: (
             nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).nan_to_num(1.0) * 0
         ),
+        lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).nan_to_num(),
         lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum"),
         lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()),
     ],
@@ -137,7 +139,7 @@ WRONG = {
     "resumed": [nothing_but("model"), nothing_but("model", "optimizer", "step"), nothing_but("optimizer", "step")],
     "slower": [never_watched, largest],
     "until 128": [lambda ids, limit: ids, lambda ids, limit: ids[:, -limit // 2 :], lambda ids, limit: ids[:, -1:]],
-    "rewarded": [0.0, -1.0],
+    "rewarded": [0.0, -1.0, 50.0],
     "padded": [counted_length, lambda logits, real: logits[:, 0]],
     "two processes": [lambda texts, rank, n: texts[: len(texts) // n], lambda texts, rank, n: texts[:1]],
 }
@@ -222,15 +224,36 @@ def test_a_fix_of_another_part_does_not_help(case: CaseFile) -> None:
 
 @pytest.mark.parametrize("which", range(1, 13))
 def test_a_diagnosis_is_answered_with_a_number(which: int, capsys: pytest.CaptureFixture[str]) -> None:
-    who = seen(PATIENTS[which - 1].name, 0)
-    right = who.diagnose(who.case.cause)
-    assert right.passed and right.message.startswith(f"Yes: {CAUSES[who.case.cause].text}.")
+    who = Patient(seen(PATIENTS[which - 1].name, 0).case)
+    who._runs = seen(who.name, 0)._runs
     for cause in CAUSES.keys() - {who.case.cause}:
-        found = who.diagnose(cause)
+        found = who.diagnose(cause, "loss at the end")
         sign = who.contradiction(cause)
-        assert not found.passed and found.mistake == cause
+        assert not found.passed and found.mistake == cause and not who.proved
         assert found.message.endswith(f"would be {sign.range}. Measured: {shown(who.number(sign.measure))}.")
+    for because in CAUSES[who.case.cause].evidence:
+        right = who.diagnose(who.case.cause, because)
+        assert right.passed and right.message.startswith(f"Yes: {CAUSES[who.case.cause].text}. The {because}: ")
+        assert right.message.endswith(f"Found at try {len(CAUSES)}.")
+    assert who.proved and who.fitting_causes() == 1
     assert CAUSES[who.case.cause].text in capsys.readouterr().out
+
+
+def test_a_diagnosis_needs_evidence_and_each_cause_is_counted_once() -> None:
+    who = Patient(seen("stuck", 0).case)
+    who._runs = seen("stuck", 0)._runs
+    assert who.diagnose("", "").message == "patient 1: stuck: not attempted yet"
+    without = who.diagnose("weights start at 0")
+    assert without.mistake == NO_EVIDENCE and "Name the measurement" in without.message and not who.tries
+    vague = who.diagnose("weights start at 0", "loss at the end")
+    assert vague.mistake == NO_EVIDENCE and "other faults" in vague.message and not who.proved
+    assert str(visits([who])).splitlines()[0] == "Your clinic: 0 of 1 found, 0 at the first try"
+    for _ in range(2):
+        assert "at the first try" in who.diagnose("weights start at 0", "gradient norm at the start").message
+        assert not who.diagnose("learning rate 0", "largest learning rate").passed
+    assert who.tries == ["weights start at 0", "learning rate 0"]
+    assert str(visits([who])).splitlines()[0] == "Your clinic: 1 of 1 found, 1 at the first try"
+    assert "waiting" in str(visits([patient("NaN")]))
 
 
 def test_a_treatment_needs_both_the_diagnosis_and_the_fix() -> None:
@@ -238,11 +261,53 @@ def test_a_treatment_needs_both_the_diagnosis_and_the_fix() -> None:
         raise NotImplementedError
 
     who = seen("nonsense", 0)
+    shows = "position of a token after 10 others"
     right, wrong = {"positions": HEALTHY["positions"]}, {"positions": who.case.ill}
     assert who.treat(not_yet).message == "patient 4: nonsense: not attempted yet"
-    assert who.treat(lambda: ("position restarts", right)).passed
-    assert who.treat(lambda: ("cache hidden", right)).mistake == "cache hidden"
-    assert who.treat(lambda: ("position restarts", wrong)).mistake == who.case.healthy[0].measure
+    assert who.treat(lambda: ("position restarts", shows, right)).passed
+    assert who.treat(lambda: ("cache hidden", shows, right)).mistake == "cache hidden"
+    assert who.treat(lambda: ("position restarts", "loss at the end", right)).mistake == NO_EVIDENCE
+    assert who.treat(lambda: ("position restarts", shows, wrong)).mistake == who.case.healthy[0].measure
+
+
+def test_what_only_hides_a_fault_is_refused_with_a_reason() -> None:
+    hidden = seen("NaN", 0).refusal(loss=WRONG["NaN"][1])
+    assert "hides a model that explodes" in hidden
+    assert "learns nothing" in seen("rewarded", 0).refusal(beta=50.0)
+    assert seen("nonsense", 0).refusal(positions=HEALTHY["positions"]) == ""
+
+
+def test_a_patient_with_two_faults_is_well_when_both_parts_are_healthy() -> None:
+    both = patient("stuck", also="floor")
+    assert both.title == "patient stuck + floor" and both.is_ill() and both.is_ill("loss")
+    assert both.is_ill("initial_weights") and not both.is_ill("initial_weights", "loss")
+
+
+LEAVES = {
+    "stuck": (1, 0),
+    "floor": (1, 1),
+    "too good": (2, 0),
+    "left behind": (3, 0),
+    "NaN": (3, 1),
+    "two processes": (3, 1),
+    "nonsense": (4, 0),
+    "until 128": (4, 1),
+    "padded": (4, 1),
+    "slower": (5, 0),
+    "rewarded": (5, 0),
+    "resumed": (5, 1),
+}
+
+
+@each_seed
+@each
+def test_each_patient_walks_to_its_leaf(case: CaseFile, seed: int) -> None:
+    assert walk(seen(case.name, seed)) == LEAVES[case.name]
+
+
+def test_who_is_healthy_stops_nowhere() -> None:
+    who = Patient(seen("left behind", 0).case._replace(part="mask", ill=HEALTHY["mask"]))
+    assert walk(who) == (len(TREE), 0)
 
 
 @each
@@ -267,10 +332,11 @@ def test_every_instrument_works_for_every_patient(capsys: pytest.CaptureFixture[
         name, *_ = case.symptoms[0]
         value = shown(who.number(name))
         assert f"{name}  {value}  {value}" in capsys.readouterr().out
+        seen_by_owner = shown(who.number(case.sees[0]))
         who.exchange("loss", case.part)
         rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()[2:]]
         assert any(before != now for _, before, now in rows)
-        assert case.complaint in repr(who) and value in who._repr_html_() and who.name == case.name
+        assert case.complaint in repr(who) and seen_by_owner in who._repr_html_() and case.story in repr(who)
 
 
 def test_what_is_not_there_is_refused_with_what_there_is() -> None:
@@ -279,6 +345,8 @@ def test_what_is_not_there_is_refused_with_what_there_is() -> None:
         (lambda: patient(13), "there is no patient 13; there are 1 'stuck'"),
         (lambda: patient("ill"), "there is no patient 'ill'"),
         (lambda: patient(True), "there is no patient True"),
+        (lambda: who.diagnose("stuck", "luck"), "there is no cause 'stuck'"),
+        (lambda: who.diagnose("learning rate 0", "luck"), "there is no measurement 'luck'"),
         (lambda: who.diagnose("bad luck"), r"there is no cause 'bad luck'; causes\(\) lists them"),
         (lambda: who.exchange("luck"), "there is no part 'luck'; choose from initial_weights"),
         (lambda: who.measure("luck"), "there is no measurement 'luck'"),
