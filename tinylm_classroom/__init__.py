@@ -110,7 +110,7 @@ MODULES = {
     "cache_figures": "pictures.cache",
     "feedforward_figures": "pictures.feedforward",
     "heads_figures": "pictures.heads",
-    "ill_runs": "experiments.ill_runs",
+    "ill_runs": "clinic.ill_runs",
     "inside_figures": "pictures.inside",
     "instructions": "experiments.instructions",
     "judging": "experiments.judging",

@@ -25,7 +25,7 @@
 #
 # **Tried.** Seeds 0 to 5: with the matrix that never changes the loss ends at 1.88, 2.10, 2.14, 2.12, 2.00 and 2.21, without the fault at 1.86, 2.12, 2.07, 2.12, 2.03 and 2.14: the largest difference is 0.07, and seeds differ by 0.28.
 
-# %% [markdown] deck="Which of these six is healthy?"
+# %% [markdown]
 # ## 1. Who is healthy?
 # Welcome to the clinic. Six owners have brought the loss curves of their models, and five of these models have a fault. None of them has raised an error.
 
@@ -37,7 +37,7 @@ SEED = 0
 six = ill_runs.six(SEED)
 
 # %% tags=["source-hidden"] deck="Six training runs, and one of them is healthy"
-figures.curves({letter: who.losses() for letter, (who, _) in six.items()})
+figures.curves({letter: who.losses() for letter, (who, _) in six.items()}, ill_runs.floor())
 
 # %% tags=["source-hidden"] deck="Vote: A, C or E?"
 letter_of = {name: letter for letter, (_, name) in six.items()}
@@ -88,12 +88,12 @@ predict(
 #
 # **Tried.** Seeds 0 to 5: all eight runs that train new weights begin within 0.05 nats of ln V.
 
-# %% [markdown] deck="Six questions, the cheap ones first"
+# %% [markdown]
 # ## 2. A tree of questions
 # For language models we make a **decision tree** from the recipe. Each *yes* leads down. At the first *no* a second question says where to look.
 
 # %% tags=["signature", "source-hidden"] deck="At the first no, a second question says where to look"
-figures.tree()
+figures.tree(ill_runs.TREE)
 
 # %% [markdown]
 # **To overfit one batch** is part of the second of Karpathy's six steps, where the whole program is set up: a model that cannot learn eight texts by heart has a fault, and no amount of data repairs it.
@@ -151,7 +151,7 @@ control(examine, frames=20, who=[*ward], instrument=instruments)
 #
 # **Tried.** Seeds 0, 1 and 2: each of the two patients has all signs of its own cause, and none of the other 34. A second softmax: the limit is computed, 4.85; six runs end at 4.91 to 4.96.
 
-# %% [markdown] deck="Two flat curves, at different heights"
+# %% [markdown]
 # ## 3. Two flat curves
 # Mia and Omar both say: it does not learn.
 
@@ -225,7 +225,7 @@ predict(
     because="The right word gets e / (e + 344), less than one in a hundred, and no training can change that.",
 )
 
-# %% deck="A second softmax cannot get below 4.85"
+# %%
 lowest = math.log(math.e + 344) - 1
 print(f"lowest loss after a second softmax: {lowest:.2f} nats")
 floor.measure("loss of certain, right predictions")
@@ -254,7 +254,7 @@ assert stuck.number("largest gradient norm") < 1e-6 < 1e-3 < floor.number("large
 #
 # **Tried.** Seeds 0, 1 and 2: the loss on new texts is 0.51, 0.44 and 0.41, below the floor of 0.66; with a right mask it is 1.85, 1.85 and 1.73. On the next word is 0.81 to 0.97 of the attention.
 
-# %% [markdown] deck="Greta has beaten the best possible model"
+# %% [markdown]
 # ## 4. Too good
 # StoryWorld is a program, so the floor is known (lesson 00): the exact probabilities have the lowest mean loss. Greta's model is below it:
 
@@ -307,7 +307,7 @@ def weights_of(q, k, allowed):
 trace(weights_of, q, k, allowed, sizes={"B": 1, "H": 2, "T": 8, "D": 16})
 
 
-# %% tags=["exercise"] name="treat_too_good" minutes=5 difficulty=2 deck="Your turn: cure Greta's model"
+# %% tags=["exercise"] name="treat_too_good" minutes=5 difficulty=2
 def treat_too_good():
     """Returns the cause, its evidence and the part that you fixed:
     "cause", "measurement", {"part": function}. `too_good.parts()`
@@ -358,7 +358,7 @@ attention_view(too_good.healthy_model(), tokenizer, "\nOne day Mia walked to Oak
 #
 # **Tried.** Six new texts: the first token agrees to 1e-5 each time, the second differs by 0.09, and later ones by more than 1.
 
-# %% [markdown] deck="It reads well, and writes nonsense"
+# %% [markdown]
 # ## 5. It reads well, and writes nonsense
 # Kofi's patient is the model that ships with this course. Ask it for a story:
 
@@ -456,7 +456,7 @@ _ = ward["resumed"].diagnose(cause, because)
 # - *resumed*: `"optimizer not saved"` because of the `"difference of the optimizer's means after loading"`. See [more: runs](more/11_runs.ipynb).
 # - *NaN* and *padded*: below. *rewarded*: `"nothing holds it"` because of the `"log-probability of its texts for the model at the beginning"`.
 
-# %% [markdown] deck="Some cures only hide the pain"
+# %% [markdown]
 # ### Cures that hide
 # Noah's loss becomes NaN at update 300. The colleague knows a cure: replace NaN by 0.
 
@@ -496,7 +496,7 @@ because = ""  # try "gain of reward"
 _ = ward["rewarded"].diagnose(cause, because)
 
 
-# %% tags=["exercise"] name="treat_nan" minutes=7 difficulty=3 deck="Your turn: a cure for Noah that hides nothing"
+# %% tags=["exercise"] name="treat_nan" minutes=7 difficulty=3
 def treat_nan():
     """Returns "cause", "measurement", {"part": function}."""
     # SOLUTION
@@ -522,7 +522,7 @@ ward["NaN"].hint()
 # Loss, gradients and logits are calm before update 300, so nothing explodes. But in this update no target counts, and the mean divides 0 by 0. One NaN in the loss makes all weights NaN. A lower learning rate does not help; the division must know that the number can be 0.
 
 
-# %% tags=["exercise"] name="treat_padded" minutes=8 difficulty=4 deck="Your turn: serve Kira's two customers"
+# %% tags=["exercise"] name="treat_padded" minutes=8 difficulty=4
 def treat_padded():
     """Returns "cause", "measurement", {"part": function}."""
     # SOLUTION
@@ -561,7 +561,7 @@ ward["padded"].hint()
 #
 # **Tried.** All twelve patients: at most 4 runs. Two faults in different halves: with every pair of the first seven and the last seven parts the answer is the last part, whichever two are ill, because no half heals them both; in 42 of 49 pairs it is healthy.
 
-# %% [markdown] deck="Halving says where, not what"
+# %% [markdown]
 # ## 7. Where is not what
 # Sometimes you have a version that works: yesterday's. Then a **bisection** finds the ill part without any question: put in healthy parts for one half, run again, and keep the half that matters.
 
@@ -584,6 +584,7 @@ PARTS = ill_runs.PARTS
 
 def recorded(who, rounds):
     """Like who.is_ill, and it writes down each run."""
+
     def is_ill(*healthy):
         rounds.append((healthy, who.is_ill(*healthy)))
         return rounds[-1][1]
@@ -607,7 +608,7 @@ assert max(map(len, rounds.values())) == 4 and len({*found.values()}) == len(war
 assert all(not who.is_ill(found[name]) for name, who in ward.items())
 
 # %% [markdown]
-# Four runs are enough for 14 parts, whoever the patient is. Two patients even have the same ill part, the loss, for different reasons: bisection says **where**, and only a measurement says **what**. [[bisection]]
+# Four runs are enough for 14 parts, for every patient. Two patients even have the same ill part, the loss, for different reasons: bisection says **where**, and only a measurement says **what**. [[bisection]]
 #
 # Then somebody brings a patient with *two* faults: the weights start at 0 as Mia's do, and the loss is Omar's.
 
@@ -642,6 +643,7 @@ assert both.is_ill(answer) and not both.is_ill(*two_ill)
 # %% [markdown]
 # It names a healthy part, because it assumes that there is one fault. [[two-faults]] So test the answer: exchange this part alone, and see whether the complaint is gone. **Your task:** which part heals Yuki's *left behind*?
 
+
 # %% deck="Task: exchange one part. Is the complaint gone?"
 def exchange(who="left behind", part="learning_rate"):
     ward[who].exchange(part)
@@ -659,19 +661,19 @@ control(exchange, frames=20, who=[*ward], part=PARTS)
 # **Ask.** None: the text asks.
 #
 # **Usual answers.**
-# - *NaN belongs to* Does it learn? (from the room): It did learn, for 299 updates.
+# - *NaN belongs to* Does it learn? (from the room): It did learn, until it broke.
 #
 # **Cut if short.** The card with your tries.
 #
 # **Tried.** Seeds 0, 1 and 2: each of the twelve comes to the same leaf.
 
-# %% [markdown] deck="Everybody stops somewhere"
+# %% [markdown]
 # ## 8. The tree, filled in
 # Which patient stops at which leaf? Say it before you look. Here the measurements alone walk down:
 
 # %% tags=["source-hidden"] deck="Everybody stops somewhere, and nobody at the first question"
 leaves = {name: ill_runs.walk(who) for name, who in ward.items()}
-figures.tree(leaves)
+figures.tree(ill_runs.TREE, leaves)
 
 # %% tags=["source-hidden"] evidence="one-cause-fits" tried="seeds"
 # Checked: everybody stops, each of them has the signs of one cause only, also under another seed.

@@ -386,9 +386,9 @@ class Patient:
             )
             return self._answer(False, cause, said, "diagnosis")
         if because not in CAUSES[cause].evidence:
-            value = shown(self.number(because)) if self.has(because) else "not measured in its run"
+            here = shown(self.number(because)) if self.has(because) else "not measured here"
             said = (
-                f"It may be so: {text}. But the {because}, {value}, is not evidence for it, because "
+                f"It may be so: {text}. But the {because}, {here}, is not evidence for it, because "
                 "other faults would show it as well. Which number would only this one explain?"
             )
             return self._answer(False, NO_EVIDENCE, said, "diagnosis")

@@ -4,25 +4,26 @@ where, and what the instruments show.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from ..clinic.measurements import V, floor
-from ..clinic.patient import Patient
-from ..clinic.tree import TREE
 from ..display.figures import axes, cells, display, drawing
 from ..display.numbers import fixed, learned, marked
 from ..display.theme import INK, LINE, QUIET, SERIES
 from .lettering import LEVEL, hide_axes, set_type
 
 TYPE = 18
-SPINE, THEN, LEAF = 0.0, 5.0, 10.2  # the columns of the tree
-ASK, LOOK = SERIES[0], SERIES[1]
+V = 345  # words of StoryWorld
+# the columns of the tree
+SPINE = 0.0
+THEN = 5.0
+LEAF = 10.2
 GROUND = "#f3f5f7"
 
 
-def curves(runs: Mapping[str, Sequence[float]]) -> None:
+def curves(runs: Mapping[str, Sequence[float]], floor: float) -> None:
     """Shows the losses of six runs, each under its letter, with ln V and the floor of new texts."""
     title = "Six training runs, and one of them is healthy"
     with drawing(11.4, 5.8) as figure:
@@ -30,11 +31,11 @@ def curves(runs: Mapping[str, Sequence[float]]) -> None:
             zip(figure.subplots(2, 3, sharey=True).flat, runs.items(), strict=True)
         ):
             ax.plot(range(1, len(found) + 1), found, color=SERIES[0], linewidth=1.6)
-            for level in (math.log(V), floor()):
+            for level in (math.log(V), floor):
                 ax.axhline(level, **LEVEL)
             if place == 0:
                 ax.text(len(found), math.log(V) - 0.2, "ln V", va="top", ha="right", size=TYPE)
-                ax.text(2, floor() + 0.15, "floor", va="bottom", size=TYPE, color=INK)
+                ax.text(2, floor + 0.15, "floor", va="bottom", size=TYPE, color=INK)
             ended = next((i for i, loss in enumerate(found, 1) if math.isnan(loss)), None)
             if ended:
                 ax.text(ended, 3.2, "NaN", ha="right", size=TYPE, weight="bold")
@@ -61,9 +62,10 @@ def _last(found: Sequence[float]) -> str:
     return "NaN" if math.isnan(found[-1]) else marked(fixed(found[-1], 1))
 
 
-def tree(patients: Mapping[str, tuple[int, int]] | None = None) -> None:
+def tree(questions: Sequence[Any], patients: Mapping[str, tuple[int, int]] | None = None) -> None:
     """Shows the questions from top to bottom, with a second one after each no, and two leaves.
 
+    questions: each with a `text`, `then` and `leaves`, which are (answer, where to look).
     patients: the question and the leaf of each, {name: (row, leaf)}; their names are below the
     leaves.
     """
@@ -73,9 +75,9 @@ def tree(patients: Mapping[str, tuple[int, int]] | None = None) -> None:
     for name, place in (patients or {}).items():
         names.setdefault(place, []).append(name)
     with axes(title, "from question to leaf", "questions", (11.4, 9.0)) as (figure, ax):
-        for row, question in enumerate(TREE):
+        for row, question in enumerate(questions):
             y = -2.0 * row
-            _box(ax, SPINE, y, question.text, ASK, 3.5)
+            _box(ax, SPINE, y, question.text, SERIES[0], 3.5)
             _box(ax, THEN, y, question.then, QUIET, 2.9)
             _arrow(ax, (SPINE + 1.75, y), (THEN - 1.45, y), "no")
             _arrow(ax, (SPINE, y - 0.55), (SPINE, y - 1.45), "yes")
@@ -85,17 +87,18 @@ def tree(patients: Mapping[str, tuple[int, int]] | None = None) -> None:
                 ax.plot([THEN + 1.45, LEAF - 1.75], [y, end], color=QUIET, lw=2, linestyle="-")
                 where = {"va": "center", "size": TYPE}
                 ax.text(LEAF - 1.65, end, f"{answer}:", color=QUIET, **where)
-                text, color = (look, INK) if patients is None else (", ".join(here), LOOK)
+                text = look if patients is None else ", ".join(here)
+                color = INK if patients is None else SERIES[1]
                 ax.text(LEAF + 0.15, end, text, color=color, weight="bold", **where)
         ax.text(SPINE, -12, "healthy, as far\nas we can see", ha="center", va="center", size=TYPE)
         ax.set(xlim=(-1.85, 14.4), ylim=(-12.6, 0.95))
         ax.title.set_size(23)
         hide_axes(ax)
-    rows = [
-        (question, answer, look, ", ".join(names.get((row, leaf), [])) or "nobody")
-        for row, question in enumerate(TREE)
-        for leaf, (answer, look) in enumerate(question.leaves)
-    ]
+    rows = []
+    for row, question in enumerate(questions):
+        for leaf, (answer, look) in enumerate(question.leaves):
+            here = ", ".join(names.get((row, leaf), [])) or "nobody"
+            rows.append((question, answer, look, here))
     told = "; ".join(
         f"{_line(question.text)} If not: {_line(question.then)} {answer}: {look}"
         for question, answer, look, _ in rows
@@ -134,7 +137,8 @@ def _box(ax: Axes, x: float, y: float, text: str, color: str, width: float) -> N
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], says: str) -> None:
     line = {"arrowstyle": "-|>", "color": INK, "lw": 2.2, "mutation_scale": 20}
     ax.annotate("", end, start, arrowprops={**line, "shrinkA": 0, "shrinkB": 0})
-    x, y = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+    x = (start[0] + end[0]) / 2
+    y = (start[1] + end[1]) / 2
     if says == "no":
         ax.text(x, y + 0.12, says, ha="center", va="bottom", size=TYPE, color=QUIET)
     else:
@@ -162,7 +166,7 @@ def flat(runs: Mapping[str, Sequence[float]]) -> None:
     )
 
 
-def looks(who: Patient) -> None:
+def looks(who: Any) -> None:
     """Shows to which of the first words of a text each of them attends."""
     words, weights = who.looks()
     next_word = weights.diagonal(1).mean().item()
@@ -190,7 +194,7 @@ def looks(who: Patient) -> None:
     )
 
 
-def apart(who: Patient, n: int = 12) -> None:
+def apart(who: Any, n: int = 12) -> None:
     """Shows how far the logits of each token, read one at a time, are from those of one pass."""
     found = who.apart()[:n]
     title = "The first token agrees, the second one does not"
@@ -234,10 +238,10 @@ def halving(parts: Sequence[str], rounds: Sequence[tuple[Sequence[str], bool]]) 
         for row, (exchanged, ill) in enumerate(rounds):
             for column, part in enumerate(parts):
                 hit = part in exchanged
-                color = SERIES[2] if hit else (SERIES[1] if part in suspects else "white")
-                style = {"s": 520, "linewidths": 2, "edgecolors": color if hit else LINE}
-                face = color if hit or part in suspects else "white"
-                ax.scatter(column, -row, color=face, **style)
+                left = SERIES[1] if part in suspects else "white"
+                face = SERIES[2] if hit else left
+                edge = SERIES[2] if hit else LINE
+                ax.scatter(column, -row, s=520, facecolors=face, edgecolors=edge, linewidths=2)
             says = "still ill" if ill else "healed"
             ax.text(len(parts) - 0.2, -row, says, va="center", size=20, weight="bold")
             suspects = [part for part in suspects if (part in exchanged) != ill]

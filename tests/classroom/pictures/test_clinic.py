@@ -17,7 +17,7 @@ def shown(record: Any) -> list[Any]:
 
 def test_six_runs_have_a_panel_each_and_a_nan_is_named(shown):
     runs = {letter: [5.8, 3.0, 2.0] for letter in "ABCDE"} | {"F": [5.8, math.nan, math.nan]}
-    clinic.curves(runs)
+    clinic.curves(runs, 0.66)
     figure, facts = shown[0]
     assert [ax.get_title(loc="left") for ax in figure.axes] == [*"ABCDEF"]
     assert [text.get_text() for text in figure.axes[5].texts] == ["NaN"]
@@ -25,8 +25,8 @@ def test_six_runs_have_a_panel_each_and_a_nan_is_named(shown):
 
 
 def test_the_tree_has_two_leaves_for_each_question_and_the_names_of_who_stops_there(shown):
-    clinic.tree()
-    clinic.tree({"stuck": (1, 0), "a": (5, 1), "b": (5, 1)})
+    clinic.tree(TREE)
+    clinic.tree(TREE, {"stuck": (1, 0), "a": (5, 1), "b": (5, 1)})
     (_, empty), (figure, facts) = shown
     assert len(empty["table"]["look at"]) == 2 * len(TREE) and "patients" not in empty["table"]
     assert facts["table"]["patients"] == ["nobody"] * 2 + ["stuck"] + ["nobody"] * 8 + ["a, b"]

@@ -389,6 +389,7 @@ def exercise_clinic(lib: ModuleType) -> None:
     healthy = course_room("clinic.parts").with_parts()
     for plan in (run.Plan(updates=2), run.Plan(rewards=1), run.Plan()):
         who = run.PatientRun(plan, healthy, 0)
+        measure.take(who, "gain of reward in new texts")
         for name in ("largest difference of logits, cache against full", "error with padding on the right"):
             measure.take(who, name)
         measure.written(who)

@@ -1,8 +1,9 @@
 """Lesson 19: six runs of which one is healthy, and what halving and walking down a tree need."""
 
-from ..clinic.parts import HEALTHY
-from ..clinic.patient import Patient, patient
-from ..clinic.tree import walk
+from .measurements import floor
+from .parts import HEALTHY
+from .patient import Patient, patient
+from .tree import TREE, walk
 
 PARTS = [*HEALTHY]
 RUNS = {
@@ -14,7 +15,7 @@ RUNS = {
     "F": "stuck",
 }
 
-__all__ = ["PARTS", "six", "walk"]
+__all__ = ["PARTS", "TREE", "floor", "six", "walk"]
 
 
 class Healthy(Patient):
