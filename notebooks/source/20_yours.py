@@ -15,7 +15,7 @@
 #
 # **Draw.** None: the strip is on the screen.
 #
-# **Ask.** Before the prediction: "20 KB are about ten pages. How often does the model read each of them?" (Some twenty times.)
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *Nearly as low as its training loss* (`nearly as low as its training loss`): The stories are new. What has the model learned instead of the language?
@@ -255,7 +255,7 @@ assert not text.stories or text.floor < best.held_out < text.floor + 1 and bits 
 #
 # **Draw.** None: the shaded texts show it.
 #
-# **Ask.** "Your model writes a perfect sentence. How do you find out whether it is a copy?"
+# **Ask.** None: the exercise asks.
 #
 # **Usual answers.**
 # - *By reading the training text* (from the room): Let the program do that.
@@ -264,7 +264,7 @@ assert not text.stories or text.floor < best.held_out < text.floor + 1 and bits 
 #
 # **Cut if short.** The control; the exercise is homework.
 #
-# **Tried.** Three small models, three sets of first weights and batches, each writing 120 tokens from a held-out beginning at temperature 0.7: see the checked cell. Their held-out text is the control.
+# **Tried.** Three small models of the stories, with other first weights and batches, each writing three texts at temperature 0.7. From an empty beginning the longest copy has 68 to 111 of 111 tokens, after five new words 7 to 20; pieces of held-out text of this length have 9 to 14. So "a small model copies" is wrong as it stands: it depends on the beginning.
 
 # %% [markdown] deck="Words of your text, and your model continues them"
 # ## 4. It writes
@@ -329,58 +329,73 @@ hint("longest_copy")
 # From each position only passages that are longer than the longest so far are tried, so the loop is fast. Python finds a text in a text much faster than a list in a list; the space on both sides of each number keeps 12 and 120 apart.
 
 # %% [markdown]
-# Now a second model, trained on only the first 20 KB of your text for 100 updates. Both continue a held-out beginning.
+# Now a second model, trained on only the first 20 KB of your text for 100 updates. It writes twice: from an empty beginning, and from the first words of a held-out sentence.
 
 # %%
 few = own_text(TEXT, n_bytes=20_000)
 small, small_looks = yours_experiments.small_run(few, seed=0)
 
 
-def continued(model, some_text, seed=1):
-    text_of = yours_experiments.written(model, some_text, some_text.openings()[0], 110, 0.7, seed)
-    return some_text.tokenizer.encode(text_of)
+def writes(model, some_text, beginning, seed=1):
+    written = yours_experiments.written(model, some_text, beginning, 110, 0.7, seed)
+    return some_text.tokenizer.encode(written)
 
 
-# %% tags=["source-hidden"] deck="How long is the longest copy of the small model?"
+# %% tags=["source-hidden"] deck="Where does the small model copy?"
 SEEDS = range(3)
-runs = {seed: (small, small_looks) if seed == 0 else yours_experiments.small_run(few, seed) for seed in SEEDS}
-longest_of = [max(yours_experiments.copied(few.training.tolist(), continued(run[0], few))) for run in runs.values()]
+runs = {seed: yours_experiments.small_run(few, seed) for seed in SEEDS}
+
+
+def longest_of(beginning):
+    written = (writes(run[0], few, beginning) for run in runs.values())
+    return [max(yours_experiments.copied(few.training.tolist(), ids, 1)) for ids in written]
+
+
+from_nothing, from_new = longest_of("\n"), longest_of(few.openings()[0])
+ways = {
+    "in both": "The held-out words are new to it. Can it recite from words that it has never read?",
+    "from the empty beginning": "Then new words would have to stop it. Do they?",
+    "in neither": "Its training loss is near 0: it knows these pages by heart.",
+}
+copies_now = ["in neither", "from the empty beginning", "in both"][(from_nothing[0] > 30) + (from_nothing[0] > 30 < from_new[0])]
 predict(
-    "The small model writes 110 tokens. How long is the longest piece of it that is a copy of its training text?",
-    key=lambda: "at least a quarter of it" if longest_of[0] >= 28 else "about as long as in held-out text",
-    choices={
-        "about as long as in held-out text": "That would be a model of the language. It has read ten pages twenty times.",
-        "at least a quarter of it": "",
-        "no longer than three tokens": "Even two people who write about one thing share more than that.",
-    } if longest_of[0] >= 28 else {
-        "about as long as in held-out text": "",
-        "at least a quarter of it": "It would, if it had learned the pages by heart. 100 updates were not enough.",
-    },
-    because="What it knows by heart it continues, from a few words on; what it does not know by heart it cannot copy.",
+    "The small model writes 110 tokens from an empty beginning, and 110 after the first words of a held-out sentence. Where is more than a quarter of it one copy?",
+    key=lambda: copies_now,
+    choices=ways | {copies_now: ""},
+    because="It can recite what it knows by heart only if it is led there. New words lead elsewhere.",
 )
 
-# %% tags=["signature", "source-hidden"] deck="The small model copies, the larger one writes"
-figures.copies(few, {"the small model": continued(small, few), "its held-out text": few.held_out[:110].tolist()})
+# %% tags=["signature", "source-hidden"] deck="By itself the small model recites; after new words it cannot"
+figures.copies(few, {
+    "small model, empty beginning": writes(small, few, "\n"),
+    "small model, new beginning": writes(small, few, few.openings()[0]),
+    "held-out text": few.held_out[:110].tolist(),
+})  # fmt: skip
 
 # %% tags=["source-hidden"] evidence="copies" tried="seeds"
-# Checked: on StoryWorld three of three small models copy far more than their held-out text has.
-control_of = max(yours_experiments.copied(few.training.tolist(), few.held_out[:110].tolist()))
-assert not text.stories or min(longest_of) > 1.5 * max(control_of, 12)
+# Checked: on StoryWorld three of three small models recite from nothing, and not after new words.
+in_held_out = max(yours_experiments.copied(few.training.tolist(), few.held_out.tolist(), 1))
+assert not text.stories or min(from_nothing) > 50 > 2 * in_held_out and max(from_new) < 2.5 * in_held_out
 
 # %% deck="And yours?"
-for name, ids_of in {"your model": continued(mine, text), "held-out text": text.held_out[:110].tolist()}.items():
-    longest = max(yours_experiments.copied(text.training.tolist(), ids_of, 1))
-    print(f"{name:<14} longest copy {learned(longest, 1, 111)} tokens")
+# ESSENTIAL
+known = text.training.tolist()
+shown = {beginning: writes(mine, text, beginning) for beginning in ("\n", openings[0])}
+shown["held-out text"] = text.held_out[:110].tolist()
+# END
+for name, ids_of in shown.items():
+    longest = max(yours_experiments.copied(known, ids_of, 1))
+    print(f"{name!r}: longest copy {learned(longest, 1, 111)} tokens")
 
 # %% [markdown]
-# Some copying is the language itself: held-out text has passages in common with the training text, too. The small model of the stories copies far longer ones. [[copies]] Compare the two lines of *your* model before you say that it writes something new.
+# Some copying is the language itself: held-out text has passages in common with the training text, too. The small model of the stories recites a long passage when nothing leads it away, and after new words it copies about as much as a new text does. [[copies]] So look for copies where the training text begins, and compare with held-out text, before you say that your model writes something new.
 
 # %% [markdown] tags=["note"]
 # **Say.** The most flattering result of the whole lesson, and it is worthless.
 #
-# **Draw.** A file as a strip: the same page twice, and the pieces that are held out. Where does the shaded text occur once more?
+# **Draw.** None.
 #
-# **Ask.** The prediction, with a reason.
+# **Ask.** None: the prediction asks, with a reason.
 #
 # **Usual answers.**
 # - *Higher, there is less to learn from* (`higher`): Less new text, yes. But what is held out?
@@ -437,7 +452,7 @@ assert max(two) < 0.7 * min(once) and double.repeated > 0.95
 #
 # **Cut if short.** The commands.
 #
-# **Tried.** ROADS_TRIED
+# **Tried.** Two texts of 20 KB, each one run of 20 updates of all weights (AdamW, rate 1e-4, batches of 2 texts of 256 tokens): the stories 1.12 to 0.49 bits per byte, the documentation of Python, which the model has probably read, 1.14 to 0.98. From scratch three texts of each. LoRA of rank 8 (rate 2e-3, queries and values) on the stories, 20 updates: 0.87, so all weights learn faster here. 20 updates take about two minutes on one core.
 
 # %% [markdown]
 # ## 6. Stand on a real model
@@ -471,7 +486,7 @@ print(yours_experiments.commands(TEXT))
 # %% [markdown] tags=["note"]
 # **Say.** Three things leave this notebook: the weights in a format that others open, a page in which the model writes, and a report that says what was measured.
 #
-# **Draw.** One model, three arrows: a folder, a page, a sheet of paper.
+# **Draw.** None.
 #
 # **Ask.** At the report: "Which line would you leave out if you wanted to impress somebody?" That is the line that must be there.
 #
@@ -505,11 +520,13 @@ with torch.no_grad():
 # Opened again, by the library's code, the model gives the same logits. [[exported]] Then the page. It needs no Python and no network, so anybody can open it. Give it a title, and send it:
 
 # %% deck="A page that anybody can open"
+# ESSENTIAL
 title = "A model of my text"
 page = export_page(
     mine, text.tokenizer, folder / "my_model.html", title=title, beginning=openings[0],
     beginnings=openings, temperature=0.7, trained_on=f"{text.n_bytes / 1000:,.0f} KB of {text.name}",
 )  # fmt: skip
+# END
 print(f"{page.name}: {page.stat().st_size / 1e6:.1f} MB")
 
 # %% [markdown]
@@ -537,7 +554,7 @@ assert 'href="my_model.html"' in words
 #
 # **Draw.** None.
 #
-# **Ask.** Let everyone write ten answers on paper first, then run the cells and count.
+# **Ask.** None: let everyone write ten answers on paper at home, then run the cells and count.
 #
 # **Usual answers.**
 # - *I got six* (from the room): Each answer names its lesson. Read the section, and come back to the other four.
@@ -584,7 +601,7 @@ assert abs(yours_experiments.untrained_loss(mine, text) - math.log(mine.config.v
 #
 # - The size of the text decides what to expect: 20 KB are learned by heart, and with 100 KB a model is better on new text. [[sizes]]
 # - A part is right if logits, cached logits and gradients agree with the library's. [[parity]]
-# - A model of a small text copies passages that are far longer than those of held-out text. [[copies]]
+# - A model of a small text recites long passages from an empty beginning, and not after new words. [[copies]]
 # - A text that is twice in its file gives a low held-out loss that is worthless. [[twice]]
 # - On little text, a real model after 20 updates beats both itself and a model from scratch. [[real]]
 # - The exported weights give the same logits. [[exported]]

@@ -127,7 +127,8 @@ def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
     known = text.training.tolist()
     found = {name: copied(known, ids) for name, ids in shown.items()}
     most = {name: max(row, default=0) for name, row in found.items()}
-    title = f"A model of 20 KB copies: {max(most.values())} tokens in a row"
+    first, *_ = most
+    title = f"{first}: {most[first]} of {len(shown[first])} tokens are one copy"
     lines = {name: _lines(text, ids, found[name]) for name, ids in shown.items()}
     n_lines = sum(len(each) + 2 for each in lines.values())
     with axes(title, "column", "line", (11.6, 0.36 * n_lines + 0.8)) as (figure, ax):
