@@ -49,10 +49,7 @@ def _longest(known: list[int], ids: list[int], on: frozenset[str]) -> int:
             n = 0
             while i + n < len(ids) and j + n < len(known) and ids[i + n] == known[j + n]:
                 n += 1
-            if "last found" in on:
-                longest = n or longest
-            else:
-                longest = max(longest, n)
+            longest = (n or longest) if "last found" in on else max(longest, n)
             if "first found" in on and n:
                 return n
             if "first place in known" in on and n:
@@ -114,7 +111,9 @@ LONGEST_COPY = Exercise(
             "known pairs do not make a known passage",
             lambda g: ([1, 2, 8, 2, 3, 8, 3, 4], [1, 2, 3, 4]),
         ),
-        Probe("other tokens between are not a copy", lambda g: ([1, 9, 2, 9, 3, 9, 4], [1, 2, 3, 4])),
+        Probe(
+            "other tokens between are not a copy", lambda g: ([1, 9, 2, 9, 3, 9, 4], [1, 2, 3, 4])
+        ),
         Probe("12 and 1, 2 are different tokens", lambda g: ([12, 34, 5], [1, 2, 3, 4, 55])),
         Probe("12 and 1, 2 are different tokens", lambda g: ([120, 7], [12, 7])),
         Probe("long texts", lambda g: _mixed(g, 300, 60, 14)),

@@ -72,7 +72,12 @@ def compressed_bits(text: OwnText) -> float:
 
 
 def written(
-    model: TransformerLM, text: OwnText, beginning: str, n_tokens: int, temperature: float, seed: int
+    model: TransformerLM,
+    text: OwnText,
+    beginning: str,
+    n_tokens: int,
+    temperature: float,
+    seed: int,
 ) -> str:
     """A text of a model, with its beginning."""
     generator = torch.Generator().manual_seed(seed)
@@ -149,7 +154,7 @@ def ask_first_five(model: TransformerLM, text: OwnText) -> None:
                 16: "The causal mask hides position 9 from those before it (lesson 05).",
                 6: "Position 9 itself reads it, too.",
             },
-            because="Positions 9 to 15 can see it; the causal mask hides it from the others (05).",
+            because="Positions 9 to 15 see it; the causal mask hides it from the others (05).",
         ),
         predict(
             "3. The logits are 2, 1 and 0. What happens to the probability of the first token if 5 "
@@ -160,7 +165,7 @@ def ask_first_five(model: TransformerLM, text: OwnText) -> None:
                 "it stays the same": "",
                 "it falls": "All three exponentials are multiplied by one number.",
             },
-            because="Each exponential is multiplied by one number, and the division removes it (03).",
+            because="Each exponential has one more factor, which the division removes (03).",
         ),
         predict(
             "4. A vector is multiplied by 10 before RMSNorm. By what is the result multiplied?",
@@ -168,11 +173,11 @@ def ask_first_five(model: TransformerLM, text: OwnText) -> None:
             number="times",
             within=0.1,
             feedback={10: "Then the norm would not normalize. What does it divide by?"},
-            because="The root mean square grows by the same factor, and the norm divides by it (04).",
+            because="The root mean square has the same factor, and the norm divides by it (04).",
         ),
         predict(
-            "5. A query at position 12 reads a key at position 4, with rotary positions. Which pair "
-            "has the same score?",
+            "5. A query at position 12 reads a key at position 4, with rotary positions. Which "
+            "pair has the same score?",
             key=lambda: "32 and 24" if abs(score(12, 4) - score(32, 24)) < 1e-3 else "24 and 8",
             choices={
                 "24 and 8": "The ratio is the same. What does the angle between the two depend on?",
@@ -192,8 +197,8 @@ def ask_last_five(model: TransformerLM, text: OwnText) -> None:
     courses = [", ".join(str(pair[i]) for pair in noted.values()) for i in (0, 1)]
     display(
         predict(
-            f"6. Your model has {config.n_layers} layers and {config.n_kv_heads} key-value heads of "
-            f"width {config.d_head}. How many numbers does its cache hold for each token?",
+            f"6. Your model has {config.n_layers} layers and {config.n_kv_heads} key-value heads "
+            f"of width {config.d_head}. How many numbers does its cache hold for each token?",
             key=lambda: per_token,
             number="numbers",
             within=0,

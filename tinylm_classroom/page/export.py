@@ -37,8 +37,9 @@ def export_page(
     path: the file, in a folder that exists; an older one is replaced. beginning: how the first text
     begins; the white space at its start is read by the model before everything that a visitor
     types. beginnings: other texts to begin with, offered first, such as words of a held-out text.
-    temperature: of the sample, and where the page's slider begins. trained_on: what the model was trained on, in a few words for the page; known for the
-    shipped model, otherwise left out where it is empty.
+    temperature: of the sample, and where the page's slider begins. trained_on: what the model was
+    trained on, in a few words for the page; known for the shipped model, otherwise left out where
+    it is empty.
     Returns the path. Raises FileNotFoundError or IsADirectoryError for a path that cannot be a
     file's, TypeError or ValueError for a title or beginning that is empty or has unknown words, and
     for a model that a page cannot compute with (see `live_record`). Then nothing is written.
@@ -69,7 +70,10 @@ def export_page(
         title=escape(title.strip()),
         parameters=f"{count_parameters(model.config).total:,}",
         facts=_facts(model, tokenizer, trained_on.strip() or _training_of(found["record"])),
-        source=f"Written by Python when this page was made, with temperature {temperature:g} and seed {SEED}.",
+        source=(
+            "Written by Python when this page was made, with temperature "
+            f"{temperature:g} and seed {SEED}."
+        ),
         sample=escape(sample.strip("\n")),
         options=json_in_html({**found, "beginnings": offered, "temperature": temperature}),
         script=writer_script(),

@@ -15,7 +15,8 @@ from ..workshop.own_text import Look, OwnText
 from .lettering import hide_axes, set_type, side_by_side
 
 TYPE = 18
-COLUMNS = 62  # characters in a line of a shaded text
+MOST_LINES = 6  # of each text
+COLUMNS = 66  # characters in a line of a shaded text
 FLOOR = 0.66
 LN_V = {"storyworld": math.log(345), "pydoc": math.log(512)}
 
@@ -40,7 +41,7 @@ def pieces(text: OwnText) -> None:
         display(
             figure,
             alt=f"A strip for the text; {n} pieces of it, each the end of a block, are held out.",
-            caption=f"{held_out} are never trained on, and the tokenizer does not see them either.",
+            caption=f"{held_out} are never trained on, not by the tokenizer either.",
             table={"part": ["trained on", "held out"], "characters": _halves(text.lengths)},
         )
 
@@ -53,7 +54,8 @@ def sizes(found: Mapping[str, Mapping[int, Size]]) -> None:
         handles = figure.axes[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=TYPE - 2)
         for ax, corpus in zip(figure.axes, found, strict=True):
-            ax.set_title(f"{corpus}: at 20 KB, worse than knowing nothing", size=TYPE)
+            ends = found[corpus][min(found[corpus])].at_end
+            ax.set_title(f"{corpus}, 20 KB: {ends:.1f} on new text", size=TYPE)
         display(
             figure,
             alt=(
@@ -112,8 +114,8 @@ def learning(text: OwnText, looks: Sequence[Look], compressor: float) -> None:
                 f"per byte; the compressor needs {compressor:.2f}."
             ),
             caption=(
-                "lzma reads the training text first, like the model. Nothing can be below the floor "
-                "on new text; only StoryWorld's floor is known."
+                "lzma reads the training text first, like the model. Nothing can be below the floor"
+                " on new text; only StoryWorld's is known."
             ),
             table={"update": steps, **curves},
             digits=2,
@@ -129,26 +131,24 @@ def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
     most = {name: max(row, default=0) for name, row in found.items()}
     first, *_ = most
     title = f"{first}: {most[first]} of {len(shown[first])} tokens are one copy"
-    lines = {name: _lines(text, ids, found[name]) for name, ids in shown.items()}
+    lines = {name: _lines(text, ids, found[name])[:MOST_LINES] for name, ids in shown.items()}
     n_lines = sum(len(each) + 2 for each in lines.values())
-    with axes(title, "column", "line", (11.6, 0.36 * n_lines + 0.8)) as (figure, ax):
+    letters = {"size": TYPE, "va": "center", "family": "monospace", "parse_math": False}
+    with axes(title, "column", "line", (11.6, 0.37 * n_lines + 0.6)) as (figure, ax):
         y = 0.0
         for name, rows in lines.items():
-            longest = f"{name}: longest copy {most[name]} tokens"
-            ax.text(0, y, longest, size=TYPE, color=QUIET, va="center")
-            y += 1.15
+            ax.text(0, y, f"{name}: longest copy {most[name]} tokens", size=TYPE, color=QUIET)
+            y += 0.95
             for row in rows:
                 for at, word, length in row:
                     if length:
                         shade = HEAT(0.12 + 0.6 * min(1, length / 100))
-                        ax.barh(y, len(word), left=at, height=0.92, color=shade)
-                    dark = length / 100 > 0.75
-                    ax.text(
-                        at + len(word) / 2, y, word.strip(), ha="center", va="center", size=15,
-                        color="white" if dark else INK, family="monospace", parse_math=False,
-                    )  # fmt: skip
+                        ax.barh(y, len(word), left=at, height=0.94, color=shade, linewidth=0)
+                    ink = "white" if length > 75 else INK
+                    for i, letter in enumerate(word):
+                        ax.text(at + i + 0.5, y, letter, ha="center", color=ink, **letters)
                 y += 1
-            y += 0.7
+            y += 0.9
         ax.set(xlim=(0, COLUMNS + 2), ylim=(y, -0.8))
         hide_axes(ax)
         display(
@@ -164,22 +164,25 @@ def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
 
 def roads(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Shows bits per byte on held-out text for each road; {text: {road: one number a run}}."""
-    title = "On 20 KB of text, a real model is the better start"
+    title = "The real model wins, after 20 updates"
     with axes(title, "bits per byte on held-out text", "road", (11.2, 5.0)) as (figure, ax):
         y, names, places = 0.0, [], []
+        most = 1.15 * max(max(values) for each in rows.values() for values in each.values())
         for corpus, roads_of in rows.items():
+            ax.text(
+                most, y, f"20 KB of {corpus}", size=TYPE, weight="bold", ha="right", va="center"
+            )
             for i, (road, values) in enumerate(roads_of.items()):
                 mean = sum(values) / len(values)
                 ax.barh(y, mean, height=0.7, color=SERIES[i], alpha=0.3)
                 ax.plot(values, side_by_side(y, len(values), 0.16), "o", color=SERIES[i], ms=9)
                 ax.text(max(values) + 0.05, y, f"{mean:.2f}", va="center", size=TYPE)
-                names.append(f"{corpus}: {road}")
+                names.append(road)
                 places.append(y)
                 y += 1
             y += 0.6
         ax.set_yticks(places, names)
-        ax.set_ylim(y - 0.9, -0.6)
-        ax.set_xlim(0, 1.12 * max(max(v) for each in rows.values() for v in each.values()))
+        ax.set(ylim=(y - 0.9, -0.6), xlim=(0, most))
         ax.set_ylabel("road", color="none")
         unframed(ax)
         ax.xaxis.grid(True, color=LINE)
@@ -190,19 +193,25 @@ def roads(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
             alt=f"Bars of bits per byte: {'; '.join(said)}.",
             caption="Recorded: each dot is one training on 20 KB, measured on its held-out tenth.",
             table={
-                "road": names,
+                "road": [f"{corpus}: {road}" for corpus, each in rows.items() for road in each],
                 "bits per byte": [sum(v) / len(v) for e in rows.values() for v in e.values()],
             },
         )
 
 
 def _draw_sizes(ax: Axes, corpus: str, rows: Mapping[int, Size]) -> None:
-    named = {"training, at the end": "training", "held out, at the end": "at_end", "held out, lowest": "lowest"}  # fmt: skip
+    named = {
+        "training, at the end": "training",
+        "held out, at the end": "at_end",
+        "held out, lowest": "lowest",
+    }
     kb = [n / 1000 for n in rows]
     for (name, key), mark in zip(named.items(), "osD", strict=True):
         values = [getattr(row, key) for row in rows.values()]
         ax.semilogx(kb, values, marker=mark, linewidth=3, markersize=8, label=name)
-    levels = {"ln V: knows nothing": LN_V[corpus]} | ({"floor": FLOOR} if corpus == "storyworld" else {})
+    levels = {"ln V: knows nothing": LN_V[corpus]} | (
+        {"floor": FLOOR} if corpus == "storyworld" else {}
+    )
     for name, value in levels.items():
         ax.axhline(value, color=QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
         right = name != "floor"

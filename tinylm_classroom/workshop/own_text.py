@@ -53,8 +53,8 @@ class OwnText(NamedTuple):
     """A text, cut and encoded.
 
     training (N,) and held_out (M,): ids. n_bytes: of the whole text, held_out_bytes: of the pieces
-    that are held out, in seven places of the text; lengths: of what is trained on and of what is held
-    out, in turn, in characters.
+    that are held out, in seven places of the text; lengths: of what is trained on and of what is
+    held out, in turn, in characters.
     repeated: fraction of some pieces of the held-out text that are in the training text, too.
     stories: the held-out stories of StoryWorld, one a line; empty for every other text.
     """
@@ -91,7 +91,7 @@ class OwnText(NamedTuple):
         )
 
     def openings(self, n: int = 3) -> list[str]:
-        """The first words of some held-out sentences, each after a line end: how a page may begin."""
+        """The first words of some held-out sentences, each after a line end: how a page begins."""
         read = "\n" + self.tokenizer.decode(self.held_out.tolist())
         found = re.findall(r"\n(\S+(?: \S+){4})" if self.stories else SENTENCE, read)
         found = list(dict.fromkeys(found)) or [read.strip()[:30] or "a"]
@@ -108,15 +108,12 @@ class OwnText(NamedTuple):
         ).nats_per_token
 
 
-def own_text(
-    source: str | Path, n_bytes: int = MOST_BYTES, vocab_size: int = VOCAB_SIZE
-) -> OwnText:
+def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
     """Read a text by its name, and make it ready: a tenth is held out, in seven places of the text,
     and the rest is trained on.
 
     source: "storyworld", another corpus of `load_corpus` such as "pydoc" or "shakespeare", or a
-    UTF-8 file of 20 KB or more. vocab_size: of the tokenizer that is learned from another text than
-    StoryWorld.
+    UTF-8 file of 20 KB or more.
     n_bytes: only so much of its beginning is taken, in whole lines; at least 20,000. StoryWorld has
     a token for each of its words. For other texts byte-level BPE is learned from the training text,
     so that every text can be encoded.
@@ -143,7 +140,7 @@ def own_text(
             "and to be tested on; give a longer text, or join several files"
         )
     text = _beginning(text, n_bytes)
-    return read_stories(text) if source == STORIES else _of_text(Path(source).name, text, vocab_size)
+    return read_stories(text) if source == STORIES else _of_text(Path(source).name, text)
 
 
 def read_stories(text: str) -> OwnText:
@@ -205,11 +202,11 @@ def learn(model: TransformerLM, text: OwnText, recipe: TrainConfig = OWN_RECIPE)
             yield Look(step.step, torch.stack(losses).mean().item(), text.loss(model))
 
 
-def _of_text(name: str, text: str, vocab_size: int) -> OwnText:
+def _of_text(name: str, text: str) -> OwnText:
     lines = text.splitlines(keepends=True)
     pieces = ["".join(piece) for piece in blocks(lines if len(lines) > 10 * N_BLOCKS else text)]
     training, held_out = ("".join(pieces[i::2]) for i in (0, 1))
-    tokenizer = BPETokenizer.from_text(training, vocab_size)
+    tokenizer = BPETokenizer.from_text(training, VOCAB_SIZE)
     return _encoded(name, tokenizer, training, held_out, tuple(map(len, pieces)))
 
 

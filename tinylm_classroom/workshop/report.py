@@ -100,7 +100,9 @@ def model_report(
             f"{n:,} parameters, trained for {steps} updates on {text.name}, "
             f"{text.n_bytes / 1000:,.0f} KB."
         ),
-        good="".join(f"<li>{escape(line)}</li>" for line in _good(model, text, looks, gaps, compressor)),
+        good="".join(
+            f"<li>{escape(line)}</li>" for line in _good(model, text, looks, gaps, compressor)
+        ),
         honest=escape(_honest(model.uses, kept)),
         facts="".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts),
         sample=escape(sample.strip("\n")),
