@@ -410,7 +410,7 @@ for name, ids_of in shown.items():
 #
 # **Cut if short.** Nothing; it is short.
 #
-# **Tried.** Three seeds, 100 updates each, on the stories: 1.13 to 1.25 bits per byte once, 0.57 to 0.67 twice, although the second has a tokenizer of bytes to learn with. (Held out only at the end, it would be the same: the end of the second copy is in the first.)
+# **Tried.** Three seeds, 100 updates each, on the stories: 1.13 to 1.25 bits per byte once, 0.02 to 0.03 twice, and the floor of the language is 0.2. With another tokenizer for the second file (byte-level BPE): 0.57 to 0.67. Held out at the end only, it would be the same: the end of the second copy is in the first.
 
 # %% [markdown]
 # ## 5. Break it: the text twice
@@ -425,7 +425,7 @@ once = [few.bits_per_byte(run[1][-1].held_out) for run in runs.values()]
 two = [double.bits_per_byte(each[-1].held_out) for each in double_looks]
 predict(
     "The same pages, twice in one file. How does the held-out loss after 100 updates compare with that of the pages once?",
-    key=lambda: "much lower" if max(two) < 0.7 * min(once) else "about the same",
+    key=lambda: "much lower" if max(two) < 0.8 * min(once) else "about the same",
     choices={
         "much lower": "",
         "about the same": "The text is the same, but which parts of it are held out?",
@@ -435,17 +435,22 @@ predict(
 )
 
 # %% deck="Twice in a file: a much better number that means nothing"
+# ESSENTIAL
 for name, values in {"once": once, "twice": two}.items():
-    mean = learned(sum(values) / len(values), 0.1, 9)
+    mean = learned(sum(values) / len(values), 0, 9)
     print(f"{name:<6} {mean} bits per byte on held-out text")
 print(f"repeated: once {few.repeated:.0%}, twice {double.repeated:.0%}")
+# END
+if double.floor:
+    print(f"the floor of new stories is {double.bits_per_byte(double.floor):.2f}")
 
 # %% tags=["source-hidden"] evidence="twice" tried="seeds"
-# Checked with three seeds: the held-out loss falls, and most of the held-out text is repeated.
-assert max(two) < 0.7 * min(once) and double.repeated > 0.8
+# Checked with three seeds: the loss falls far, for stories below their floor, and most is repeated.
+assert max(two) < 0.8 * min(once) and double.repeated > 0.8
+assert not text.stories or max(two) < double.bits_per_byte(double.floor)
 
 # %% [markdown]
-# The held-out loss is far lower, and the number is worthless, because what was held out in one copy was trained on in the other. No error was raised. [[twice]] So the report shows how much of the held-out text is repeated.
+# The held-out loss is far lower, and the number is worthless, because what was held out in one copy was trained on in the other. For the stories it is even below the floor, which nobody can reach on new text. No error was raised. [[twice]] So the report shows how much of the held-out text is repeated.
 
 # %% [markdown] tags=["note"]
 # **Say.** Ten pages are not enough to learn English. But somebody has already trained a model on English, and you know how to open it.

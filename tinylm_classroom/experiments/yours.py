@@ -22,7 +22,7 @@ from tinylm_lib.writing import stream_text
 
 from ..exercises import find_exercise
 from ..views.predict import predict
-from ..workshop.own_text import Look, OwnText, learn, own_config, own_text
+from ..workshop.own_text import Look, OwnText, learn, own_config, own_text, read_stories
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -105,6 +105,8 @@ def twice(text: OwnText) -> OwnText:
     for i, length in enumerate(text.lengths):
         pieces.append(rest[i % 2][:length])
         rest[i % 2] = rest[i % 2][length:]
+    if text.stories:
+        return read_stories("".join(pieces) * 2)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{text.name}, twice"
         path.write_text("".join(pieces) * 2, encoding="utf-8", newline="")
