@@ -93,7 +93,7 @@ PLACES = {
     ),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
-    "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
+    "workshop.own_text": ("LARGE_RECIPE", "OWN_RECIPE", "learn", "own_config", "own_text"),
     "workshop.parity": ("kept_functions", "parity"),
     "workshop.report": ("model_folder", "model_report"),
     "workshop.progress": ("progress", "using"),
@@ -130,6 +130,8 @@ MODULES = {
     "start_figures": "pictures.start",
     "token_figures": "pictures.tokens",
     "training_figures": "pictures.training",
+    "yours_experiments": "experiments.yours",
+    "yours_figures": "pictures.yours",
 }
 PLACE: dict[str, str] = {}
 for _place, _names in PLACES.items():

@@ -1,5 +1,6 @@
 """A model as one HTML file, in which it writes, without Python and without a network."""
 
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -27,14 +28,18 @@ def export_page(
     title: str = "My language model",
     beginning: str = "\n",
     trained_on: str = "",
+    beginnings: Sequence[str] = (),
+    temperature: float = 1.0,
 ) -> Path:
     """Write a model as one HTML file in which it writes, shows its attention and the probabilities
     of what comes next.
 
     path: the file, in a folder that exists; an older one is replaced. beginning: how the first text
     begins; the white space at its start is read by the model before everything that a visitor
-    types. trained_on: what the model was trained on, in a few words for the page; known for the
-    shipped model, otherwise left out where it is empty.
+    types. beginnings: other texts to begin with, offered first, such as words of a held-out text.
+    temperature: of the sample, and where the page's slider begins. trained_on: what the model was
+    trained on, in a few words for the page; known for the shipped model, otherwise left out where
+    it is empty.
     Returns the path. Raises FileNotFoundError or IsADirectoryError for a path that cannot be a
     file's, TypeError or ValueError for a title or beginning that is empty or has unknown words, and
     for a model that a page cannot compute with (see `live_record`). Then nothing is written.
@@ -52,16 +57,25 @@ def export_page(
     found = computable(model, tokenizer)
     check_beginning(tokenizer, beginning)
     is_story = found["stories"] is not None
-    sample = sampled(model, tokenizer, beginning, is_story)
-    beginnings = beginnings_of(tokenizer, beginning, sample, is_story)
+    for each in beginnings:
+        check_beginning(tokenizer, each)
+    if not 0 <= temperature <= 2:
+        raise ValueError(f"temperature must be from 0 to 2, got {temperature}; give 0.7")
+    sample = sampled(model, tokenizer, beginning, is_story, temperature=temperature)
+    offered = beginnings_of(tokenizer, beginning, sample, is_story)
+    if beginnings:
+        offered = list(dict.fromkeys([*beginnings, beginning, *offered]))
     page = Template(own("page/page.html")).substitute(
         head=page_head(title.strip()),
         title=escape(title.strip()),
         parameters=f"{count_parameters(model.config).total:,}",
         facts=_facts(model, tokenizer, trained_on.strip() or _training_of(found["record"])),
-        source=f"Written by Python when this page was made, with temperature 1 and seed {SEED}.",
+        source=(
+            "Written by Python when this page was made, with temperature "
+            f"{temperature:g} and seed {SEED}."
+        ),
         sample=escape(sample.strip("\n")),
-        options=json_in_html({**found, "beginnings": beginnings}),
+        options=json_in_html({**found, "beginnings": offered, "temperature": temperature}),
         script=writer_script(),
     )
     with explained("the page", path), whole_file(path) as file:

@@ -351,15 +351,15 @@ const NO_RULES = { broken: Infinity, isOver: false, read() {}, exact: () => null
  * record: of live_record. live: what `open` gives for it, or its promise. beginnings: texts to begin with; white space
  * that the first begins with is read before every text and not typed. stories: of stories_record for a model of
  * StoryWorld, otherwise null: its exact probabilities are then shown, and writing stops at the end of a story.
- * isCompact: for a lesson, with few bars, and its hints folded. Returns { start }, which shows all of it and presses Write.
+ * temperature: where its slider begins. isCompact: for a lesson, with few bars, and its hints folded. Returns { start }, which shows all of it and presses Write.
  */
-function writer(el, { record, live, beginnings, stories, isCompact }) {
+function writer(el, { record, live, beginnings, stories, isCompact, temperature = 1 }) {
   const { tokenizer: open, nextTokenProbs, draw: drawn, Generator } = tinylm, { max_seq_len: limit, n_heads } = record.config;
   const tokenizer = open(record.tokenizer), V = tokenizer.vocab_size, unit = UNITS[tokenizer.kind], text = stories ? "story" : "text", before = /^\s*/.exec(beginnings[0])[0];
   const word = (id) => tokenizer.decode([id]), named = (id) => readable(word(id), tokenizer.kind), many = (n) => n.toLocaleString("en");
   // ids: the text, of which the visitor has given so many. at: the position whose probabilities are shown, those of `seen`.
   // last: what was drawn last. run: the number of the press of Write that is writing, or 0.
-  const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature: 1, head: "all", run: 0 };
+  const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature, head: "all", run: 0 };
   const phone = matchMedia(PHONE);
   let generator, read, story, typing, runs = 0, looks = 0, offered = 0, offeredFor = null, finish = () => {};
   const most = () => (isCompact || phone.matches ? FEW : ROWS), folded = [];
@@ -645,10 +645,10 @@ export default {
   needsModel: true,
   initialize,
   render({ model, el }) {
-    const { beginnings, writes, page } = model.get("data");
+    const { beginnings, temperature, writes, page } = model.get("data");
     const mount = (found) => {
       const live = new Promise((opened) => { setTimeout(() => opened(tinylm.open(found.record))); }); // after the page has changed
-      const { start } = writer(el, { ...found, beginnings, live, isCompact: !page });
+      const { start } = writer(el, { ...found, beginnings, temperature, live, isCompact: !page });
       if (writes) queueMicrotask(start); // after the page has placed the view
       return async () => (await live).close();
     };

@@ -87,11 +87,12 @@ def sampled(
     beginning: str,
     is_story: bool,
     most: int = SAMPLE_TOKENS,
+    temperature: float = 1.0,
 ) -> str:
     """A text of the model; a story of StoryWorld ends where it ends."""
     generator = torch.Generator(model.embed.weight.device).manual_seed(SEED)
-    stop = ("\n",) if is_story else ()
-    pieces = stream_text(model, tokenizer, beginning, most, stop=stop, generator=generator)
+    how = {"stop": ("\n",) if is_story else (), "temperature": temperature, "generator": generator}
+    pieces = stream_text(model, tokenizer, beginning, most, **how)
     return beginning + "".join(pieces)
 
 

@@ -4,15 +4,16 @@ again and again.
 
 import itertools
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tinylm_lib.config import ModelConfig, TrainConfig
-from tinylm_lib.data import RandomWindows, every_document, every_window, load_corpus, split
+from tinylm_lib.data import RandomWindows, every_document, every_window, load_corpus
 from tinylm_lib.model import TransformerLM
 from tinylm_lib.presets import preset
 from tinylm_lib.pretrained import load_pretrained
@@ -28,7 +29,14 @@ VOCAB_SIZE = 512
 PIECES = 100
 PIECE_LENGTH = 60
 OWN_RECIPE = TrainConfig(total_steps=300, schedule="cosine", warmup_steps=10, precision="fp32")
-LOOK_AFTER = (10, 20, 30, 50, 75, 100, 150, 200, 250, 300)
+# 1 MB of text in about five minutes
+LARGE_RECIPE = TrainConfig(
+    total_steps=1200, batch_size=16, schedule="cosine", warmup_steps=10, precision="fp32"
+)
+LOOK_AFTER = (10, 20, 30, 50, 75, 100, 150, 200, 250, 300, 450, 600, 900, 1200, 1500)
+SENTENCE = r"(?:(?<=[.!?])[ \n]+|\n+)([^\W\d_a-z]\S*(?: \S+){2,4})"
+N_BLOCKS = 7  # a text that is twice in its file is not held out at the same places of both
+HELD_OUT = 10  # the last of so many parts of each block
 
 
 class Look(NamedTuple):
@@ -44,8 +52,9 @@ class Look(NamedTuple):
 class OwnText(NamedTuple):
     """A text, cut and encoded.
 
-    training (N,) and held_out (M,): ids. n_bytes: of the whole text, held_out_bytes: of its end,
-    which is held out.
+    training (N,) and held_out (M,): ids. n_bytes: of the whole text, held_out_bytes: of the pieces
+    that are held out, in seven places of the text; lengths: of what is trained on and of what is
+    held out, in turn, in characters.
     repeated: fraction of some pieces of the held-out text that are in the training text, too.
     stories: the held-out stories of StoryWorld, one a line; empty for every other text.
     """
@@ -58,6 +67,7 @@ class OwnText(NamedTuple):
     held_out_bytes: int
     repeated: float
     stories: str = ""
+    lengths: tuple[int, ...] = ()
 
     @property
     def floor(self) -> float | None:
@@ -80,6 +90,13 @@ class OwnText(NamedTuple):
             self.training, recipe.batch_size, recipe.seq_len, recipe.seed, starts=starts
         )
 
+    def openings(self, n: int = 3) -> list[str]:
+        """The first words of some held-out sentences, each after a line end: how a page begins."""
+        read = "\n" + self.tokenizer.decode(self.held_out.tolist())
+        found = re.findall(r"\n(\S+(?: \S+){4})" if self.stories else SENTENCE, read)
+        found = list(dict.fromkeys(found)) or [read.strip()[:30] or "a"]
+        return ["\n" + words for words in found[:: max(1, len(found) // n)][:n]]
+
     def loss(self, model: TransformerLM) -> float:
         """The loss of a model on the held-out text, nats per token."""
         if self.stories:
@@ -92,11 +109,11 @@ class OwnText(NamedTuple):
 
 
 def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
-    """Read a text by its name, and make it ready: the last tenth is held out, the rest is trained
-    on.
+    """Read a text by its name, and make it ready: a tenth is held out, in seven places of the text,
+    and the rest is trained on.
 
-    source: "storyworld", another corpus of `load_corpus` such as "pydoc", or a UTF-8 file of 20 KB
-    or more.
+    source: "storyworld", another corpus of `load_corpus` such as "pydoc" or "shakespeare", or a
+    UTF-8 file of 20 KB or more.
     n_bytes: only so much of its beginning is taken, in whole lines; at least 20,000. StoryWorld has
     a token for each of its words. For other texts byte-level BPE is learned from the training text,
     so that every text can be encoded.
@@ -127,27 +144,48 @@ def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
 
 
 def read_stories(text: str) -> OwnText:
-    """Make stories of StoryWorld ready, one a line: the last tenth of them is held out.
+    """Make stories of StoryWorld ready, one a line: a tenth of them is held out, in seven places.
 
     Raises ValueError for a word that StoryWorld does not have, and for fewer than ten stories.
     """
-    training, held_out = map("".join, split(text.splitlines(keepends=True)))
-    if not held_out:
-        raise ValueError(f"{text.count(chr(10))} stories leave none to hold out; give at least 10")
-    return _encoded(
-        STORIES, load_pretrained(STORIES).tokenizer, "\n" + training, held_out, held_out
-    )
+    stories = text.splitlines(keepends=True)
+    if len(stories) < HELD_OUT:
+        raise ValueError(f"{len(stories)} stories leave none to hold out; give at least {HELD_OUT}")
+    pieces = blocks(stories)
+    training, held_out = ("".join(map("".join, pieces[i::2])) for i in (0, 1))
+    lengths = tuple(len("".join(piece)) for piece in pieces)
+    tokenizer = load_pretrained(STORIES).tokenizer
+    return _encoded(STORIES, tokenizer, "\n" + training, held_out, lengths, held_out)
 
 
-def own_config(text: OwnText) -> ModelConfig:
-    """The model of lesson 20 for a text: two layers, 64 wide, and what a page can run."""
-    sizes = {
-        "d_model": 64,
-        "n_layers": 2,
+def blocks(parts: Sequence[str]) -> list[Sequence[str]]:
+    """A text, as its characters or as lines, in pieces: what is trained on and what is held out, in
+    turn.
+
+    Each of seven equal blocks, or of fewer where it is short, ends with a tenth that is held out.
+    """
+    n = min(N_BLOCKS, len(parts) // HELD_OUT)
+    ends = [len(parts) * (i + 1) // n for i in range(n)]
+    found = []
+    for start, end in itertools.pairwise([0, *ends]):
+        cut = end - (end - start) // HELD_OUT
+        found += [parts[start:cut], parts[cut:end]]
+    return found
+
+
+def own_config(text: OwnText, large: bool = False) -> ModelConfig:
+    """The model of lesson 20 for a text: two layers, 64 wide, and what a page can run; large, for
+    1 MB of text: four layers, 128 wide.
+    """
+    sizes: dict[str, Any] = {
+        "d_model": 128 if large else 64,
+        "n_layers": 4 if large else 2,
         "n_heads": 4,
         "max_seq_len": OWN_RECIPE.seq_len,
-        "d_ff_multiple_of": 8,
+        "d_ff_multiple_of": 64 if large else 8,
     }
+    if large:  # without dropout it begins to learn 1 MB by heart after 700 updates
+        sizes |= dict.fromkeys(("residual_dropout", "ffn_dropout", "embedding_dropout"), 0.1)
     return preset("modern", vocab_size=text.tokenizer.vocab_size, **sizes)
 
 
@@ -165,19 +203,26 @@ def learn(model: TransformerLM, text: OwnText, recipe: TrainConfig = OWN_RECIPE)
 
 
 def _of_text(name: str, text: str) -> OwnText:
-    training, held_out = split(text)
-    return _encoded(name, BPETokenizer.from_text(training, VOCAB_SIZE), training, held_out)
+    lines = text.splitlines(keepends=True)
+    pieces = ["".join(piece) for piece in blocks(lines if len(lines) > 10 * N_BLOCKS else text)]
+    training, held_out = ("".join(pieces[i::2]) for i in (0, 1))
+    tokenizer = BPETokenizer.from_text(training, VOCAB_SIZE)
+    return _encoded(name, tokenizer, training, held_out, tuple(map(len, pieces)))
 
 
 def _encoded(
-    name: str, tokenizer: Tokenizer, training: str, held_out: str, stories: str = ""
+    name: str,
+    tokenizer: Tokenizer,
+    training: str,
+    held_out: str,
+    lengths: tuple[int, ...],
+    stories: str = "",
 ) -> OwnText:
     ids = (torch.tensor(tokenizer.encode(part)) for part in (training, held_out))
     n_bytes = len((training + held_out).encode())
     held_out_bytes = len(held_out.encode())
-    return OwnText(
-        name, tokenizer, *ids, n_bytes, held_out_bytes, _repeated(training, held_out), stories
-    )
+    repeated = _repeated(training, held_out)
+    return OwnText(name, tokenizer, *ids, n_bytes, held_out_bytes, repeated, stories, lengths)
 
 
 def _beginning(text: str, n_bytes: int) -> str:

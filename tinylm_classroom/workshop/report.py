@@ -3,6 +3,7 @@ writes.
 """
 
 import atexit
+import math
 import re
 import shutil
 import tempfile
@@ -67,6 +68,7 @@ def model_report(
     tested: Sequence[Parity] = (),
     gaps: Mapping[str, Gap] | None = None,
     links: Mapping[str, Path] | None = None,
+    compressor: float | None = None,
 ) -> Path:
     """Write the report as one HTML file, which loads nothing.
 
@@ -74,7 +76,8 @@ def model_report(
     that of the model.
     sample: what it writes. tested: the parity of its parts. gaps: how far it is from the exact
     probabilities, for each kind of word, where these are known. links: what else was made, by what
-    it is called, next to the report or below.
+    it is called, next to the report or below. compressor: the bits per byte that a compressor needs
+    for the held-out text after the training text.
     Returns the path. Raises ValueError for no looks and for a model that `build` did not make,
     OSError where the file cannot be written.
     """
@@ -97,6 +100,9 @@ def model_report(
             f"{n:,} parameters, trained for {steps} updates on {text.name}, "
             f"{text.n_bytes / 1000:,.0f} KB."
         ),
+        good="".join(
+            f"<li>{escape(line)}</li>" for line in _good(model, text, looks, gaps, compressor)
+        ),
         honest=escape(_honest(model.uses, kept)),
         facts="".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts),
         sample=escape(sample.strip("\n")),
@@ -111,6 +117,34 @@ def model_report(
 def best_look(looks: Sequence[Look]) -> Look:
     """The look with the lowest held-out loss."""
     return min(looks, key=lambda look: look.held_out)
+
+
+def _good(
+    model: TransformerLM,
+    text: OwnText,
+    looks: Sequence[Look],
+    gaps: Mapping[str, Gap] | None,
+    compressor: float | None,
+) -> Iterator[str]:
+    """What is good about the model, the best first, as far as it is so."""
+    best = best_look(looks)
+    bits = text.bits_per_byte(best.held_out)
+    if compressor is not None and bits < compressor:
+        yield (
+            f"For text that it has never read it needs {bits:.2f} bits per byte; the compressor "
+            f"lzma needs {compressor:.2f}."
+        )
+    V = model.config.vocab_size
+    if best.held_out < math.log(V):
+        yield (
+            f"It chooses the next token as if among {math.exp(best.held_out):,.1f} equally likely "
+            f"ones; a model that knows nothing chooses among {V:,}."
+        )
+    known = [(gap.right, kind) for kind, gap in (gaps or {}).items() if kind != "all"]
+    if known and max(known)[0] > 0.5:
+        right, kind = max(known)
+        yield f"Of the words of the kind {kind} it puts {right:.0%} first, where they can be known."
+    yield "Its page runs it in a browser, without a network and without Python."
 
 
 def _honest(uses: Sequence[Use], kept: Collection[str]) -> str:
@@ -222,4 +256,5 @@ def _parts(uses: Sequence[Use], tested: Sequence[Parity], kept: Collection[str])
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
         lines.append(f"<tr>{cells}</tr>")
-    return f"<div class=wide><table>{''.join(lines)}</table></div>"
+    table = f"<div class=wide><table>{''.join(lines)}</table></div>"
+    return f"<details><summary>All {len(uses)} parts, one by one</summary>{table}</details>"

@@ -98,6 +98,19 @@ def test_what_a_model_was_trained_on_is_said_only_if_it_is_known(toy, tmp_path):
     assert "3 <letters>" in seen.texts["dd"] and "Trained on" in seen.texts["dt"]
 
 
+def test_a_page_can_begin_with_other_texts_and_another_temperature(ready, tmp_path):
+    others = ["\nOne foggy evening, calm Mia", "\nOne dark day, kind Tom"]
+    path = export_page(
+        ready.model, ready.tokenizer, tmp_path / "x.html", beginning=others[0], beginnings=others, temperature=0.7
+    )
+    options = options_of(path)
+    assert options["beginnings"][:2] == others and options["temperature"] == 0.7
+    assert len(options["beginnings"]) == len(set(options["beginnings"]))
+    assert "temperature 0.7 and seed 0" in path.read_text("utf-8")
+    with pytest.raises(ValueError, match="temperature must be from 0 to 2, got 3"):
+        export_page(ready.model, ready.tokenizer, path, temperature=3)
+
+
 def test_the_page_has_the_record_and_for_storyworld_the_exact_probabilities(shipped, ready):
     options = options_of(shipped)
     assert options["record"] == json.loads(json.dumps(live_record(ready.model, ready.tokenizer)))
@@ -124,7 +137,7 @@ def test_another_vocabulary_has_no_exact_probabilities(toy, tmp_path):
     ("\n\n", ["\n"]),
 ], ids=["five words", "one line", "unknown", "long", "blank"])  # fmt: skip
 def test_a_page_without_a_beginning_begins_with_words_of_its_sample(toy, tmp_path, monkeypatch, sample, beginnings):
-    monkeypatch.setattr(export, "sampled", lambda *_: sample)
+    monkeypatch.setattr(export, "sampled", lambda *_, **__: sample)
     path = export_page(toy, WordTokenizer("a b\n"), tmp_path / "x.html")
     assert options_of(path)["beginnings"] == beginnings
 

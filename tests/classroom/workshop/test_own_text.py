@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinylm_classroom.workshop.own_text import OWN_RECIPE, learn, own_config, own_text, read_stories
+from tinylm_classroom.workshop.own_text import (
+    LARGE_RECIPE,
+    OWN_RECIPE,
+    OwnText,
+    learn,
+    own_config,
+    own_text,
+    read_stories,
+)
 from tinylm_lib import TransformerLM, storyworld
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.data.corpora import pydoc_text
@@ -55,11 +63,22 @@ def test_a_bad_text_is_refused_with_what_to_do(file: Path, name: str) -> None:
         own_text(make(folder))
 
 
-def test_the_last_tenth_is_held_out_and_no_character_is_unknown(file: Path) -> None:
+def whole(text: OwnText) -> str:
+    """Its pieces in their order again."""
+    rest = [text.tokenizer.decode(part.tolist()) for part in (text.training, text.held_out)]
+    pieces = []
+    for i, length in enumerate(text.lengths):
+        pieces.append(rest[i % 2][:length])
+        rest[i % 2] = rest[i % 2][length:]
+    assert rest == ["", ""]
+    return "".join(pieces)
+
+
+def test_a_tenth_is_held_out_in_seven_places_and_no_character_is_unknown(file: Path) -> None:
     text = own_text(file)
     decode = text.tokenizer.decode
-    assert decode(text.training.tolist()) + decode(text.held_out.tolist()) == LINES
-    assert len(decode(text.held_out.tolist())) == len(LINES) // 10
+    assert whole(text) == LINES and len(text.lengths) == 14
+    assert len(decode(text.held_out.tolist())) == pytest.approx(len(LINES) / 10, rel=0.1)
     assert (text.name, text.n_bytes, text.floor) == ("notes.txt", len(LINES.encode()), None)
     assert text.held_out_bytes == len(decode(text.held_out.tolist()).encode())
     for other in ("новое слово", "🙂", "\r\n\t"):
@@ -68,14 +87,15 @@ def test_the_last_tenth_is_held_out_and_no_character_is_unknown(file: Path) -> N
 
 def test_the_tokenizer_has_not_seen_what_is_held_out(tmp_path: Path) -> None:
     path = tmp_path / "two.txt"
-    path.write_text("abcdefg hijklmn\n" * 1800 + "zqxzqx" * 500, encoding="utf-8")
+    lines = ("zqxzqx\n" if i % 200 >= 180 else "abcdefg hijklmn\n" for i in range(1400))
+    path.write_text("".join(lines), encoding="utf-8")
     text = own_text(path)
     assert len(text.tokenizer.encode("zqx")) == 3 and len(text.tokenizer.encode("abcdefg")) == 1
 
 
 def test_only_whole_lines_and_characters_of_the_beginning_are_taken(file: Path, tmp_path: Path) -> None:
     text = own_text(file, n_bytes=20_001)
-    read = text.tokenizer.decode([*text.training.tolist(), *text.held_out.tolist()])
+    read = whole(text)
     assert LINES.startswith(read) and read.endswith("\n") and 20_001 - 60 < len(read.encode()) <= 20_001
     (tmp_path / "one line").write_text("日" * 9000, encoding="utf-8")
     assert own_text(tmp_path / "one line", n_bytes=20_000).n_bytes == 19_998
@@ -87,14 +107,30 @@ def test_a_text_that_repeats_itself_is_found(tmp_path: Path) -> None:
     page = pydoc_text()[:30_000]
     (tmp_path / "once").write_text(page, encoding="utf-8")
     (tmp_path / "twice").write_text(page * 2, encoding="utf-8")
-    assert own_text(tmp_path / "once").repeated < 0.2 and own_text(tmp_path / "twice").repeated == 1
+    assert own_text(tmp_path / "once").repeated < 0.2 and own_text(tmp_path / "twice").repeated > 0.8
+
+
+def test_a_page_begins_with_words_of_held_out_sentences(file: Path) -> None:
+    for text in (own_text(file), read_stories(storyworld.corpus(60, seed=3)), own_text("pydoc", n_bytes=20_000)):
+        held_out = text.tokenizer.decode(text.held_out.tolist())
+        found = text.openings(2)
+        assert 1 <= len(found) <= 2
+        for opening in found:
+            assert opening.startswith("\n") and opening.strip() in held_out and text.tokenizer.encode(opening)
+
+
+def test_the_large_model_is_for_a_megabyte(file: Path) -> None:
+    config = own_config(own_text(file), large=True)
+    assert (config.n_layers, config.d_model, config.residual_dropout) == (4, 128, 0.1)
+    assert LARGE_RECIPE.total_steps * LARGE_RECIPE.batch_size * LARGE_RECIPE.seq_len > 2_000_000
 
 
 def test_stories_are_whole_and_their_floor_is_the_exact_one() -> None:
     stories = storyworld.corpus(60, seed=3)
     text = read_stories(stories)
-    assert text.tokenizer.decode([*text.training.tolist(), *text.held_out.tolist()]) == "\n" + stories
-    assert text.stories == "".join(stories.splitlines(keepends=True)[54:])
+    held_out = text.tokenizer.decode(text.held_out.tolist())
+    assert text.stories == held_out == "".join(stories.splitlines(keepends=True)[9::10])
+    assert len(text.tokenizer.decode(text.training.tolist())) == len("\n" + stories) - len(held_out)
     assert text.floor == pytest.approx(-storyworld.log_prob(text.stories) / len(text.held_out))
     x, y = next(text.batches(OWN_RECIPE))
     line_end = text.tokenizer.encode("\n")[0]

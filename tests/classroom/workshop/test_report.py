@@ -73,6 +73,19 @@ def test_what_is_unknown_is_said_and_what_others_wrote_is_escaped(tmp_path: Path
     assert page.count("<img") == 1
 
 
+def test_it_leads_with_what_is_good_and_says_it_only_where_it_is_so(stories, tmp_path: Path, monkeypatch) -> None:
+    model = model_of(stories, monkeypatch)
+    bits = stories.bits_per_byte(3.25)
+    for compressor, is_better in ((bits + 1, True), (bits / 2, False), (None, False)):
+        page = model_report(
+            tmp_path / "r.html", model, stories, LOOKS, sample="One day", compressor=compressor
+        ).read_text("utf-8")
+        assert ("the compressor lzma needs" in page) == is_better
+        assert "among 25.8 equally likely ones" in page
+        assert page.index("What is good") < page.index("One day") < page.index("What was measured")
+    assert page.index("<details>") < page.index("<td>softmax</td>")
+
+
 def test_a_part_inside_of_a_larger_one_is_not_said_to_be_the_library_s(stories, tmp_path: Path, monkeypatch) -> None:
     model = model_of(stories, monkeypatch, "softmax", "silu", "attention", "swiglu")
     page = model_report(tmp_path / "r.html", model, stories, LOOKS, sample="").read_text("utf-8")

@@ -1,0 +1,242 @@
+"""The pictures of lesson 20: where a text is held out, what to expect of its size, how its model
+learned, which passages are copies, and the two roads to a model of one's own.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from matplotlib.axes import Axes
+
+from ..display.figures import axes, display, drawing, unframed
+from ..display.theme import HEAT, INK, LINE, QUIET, SERIES
+from ..experiments.yours import SEVEN, Size, copied
+from ..workshop.own_text import Look, OwnText
+from .lettering import hide_axes, set_type, side_by_side
+
+TYPE = 18
+MOST_LINES = 6  # of each text
+COLUMNS = 66  # characters in a line of a shaded text
+FLOOR = 0.66
+LN_V = {"storyworld": math.log(345), "pydoc": math.log(512)}
+
+
+def pieces(text: OwnText) -> None:
+    """Shows a text as a strip, with the pieces that are held out."""
+    n = len(text.lengths) // 2
+    ends = [0, *accumulate(text.lengths)]
+    title = f"A tenth of {text.name} is held out, in {n} places"
+    with axes(title, "KB of text", "text", (11.4, 2.6)) as (figure, ax):
+        for i, (start, end) in enumerate(pairwise(ends)):
+            held = i % 2
+            color = SERIES[1] if held else "#cfe2f7"
+            ax.barh(0, (end - start) / 1000, left=start / 1000, height=1, color=color)
+        ax.set(yticks=[], ylim=(-0.5, 0.75), xlim=(0, ends[-1] / 1000))
+        ax.set_ylabel("text", color="none")
+        unframed(ax)
+        set_type(ax, TYPE)
+        ax.text(0, 0.55, "trained on", size=TYPE, color=SERIES[0])
+        ax.text(ends[-1] / 1000, 0.55, "held out", size=TYPE, color=SERIES[1], ha="right")
+        held_out = f"{text.held_out_bytes / 1000:,.0f} of {text.n_bytes / 1000:,.0f} KB"
+        display(
+            figure,
+            alt=f"A strip for the text; {n} pieces of it, each the end of a block, are held out.",
+            caption=f"{held_out} are never trained on, not by the tokenizer either.",
+            table={"part": ["trained on", "held out"], "characters": _halves(text.lengths)},
+        )
+
+
+def sizes(found: Mapping[str, Mapping[int, Size]]) -> None:
+    """Shows the losses over the size of the text, for each corpus."""
+    with drawing(11.6, 5.4) as figure:
+        for ax, (corpus, rows) in zip(figure.subplots(1, 2), found.items(), strict=True):
+            _draw_sizes(ax, corpus, rows)
+        handles = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=TYPE - 2)
+        for ax, corpus in zip(figure.axes, found, strict=True):
+            ends = found[corpus][min(found[corpus])].at_end
+            ax.set_title(f"{corpus}, 20 KB: {ends:.1f} on new text", size=TYPE)
+        display(
+            figure,
+            alt=(
+                "Two line charts of losses over the size of the text, from 20 to 400 KB. For small "
+                "texts the training loss is near 0 and the held-out loss at the end is above that "
+                "of a model that knows nothing; with more text the two meet. The lowest held-out "
+                "loss falls with the size."
+            ),
+            caption=(
+                "Means of three texts, 300 updates each. Where blue and orange are far apart, the "
+                "model knows its text by heart. The green line is what early stopping keeps."
+            ),
+            table={
+                "text": [f"{corpus} {n // 1000} KB" for corpus in found for n in found[corpus]],
+                **{
+                    name: [getattr(row, key) for rows in found.values() for row in rows.values()]
+                    for name, key in {
+                        "training": "training",
+                        "held out": "at_end",
+                        "lowest": "lowest",
+                        "bits per byte": "bits",
+                    }.items()
+                },
+            },
+        )
+
+
+def learning(text: OwnText, looks: Sequence[Look], compressor: float) -> None:
+    """Shows both losses of a training in bits per byte, with the compressor and, where it is known,
+    the floor.
+    """
+    steps = [look.step for look in looks]
+    curves = {
+        "training": [text.bits_per_byte(look.training) for look in looks],
+        "held out": [text.bits_per_byte(look.held_out) for look in looks],
+    }
+    best = min(curves["held out"])
+    levels = {"lzma": compressor}
+    if text.floor is not None:
+        levels["floor"] = text.bits_per_byte(text.floor)
+    beats = "needs fewer bits than" if best < compressor else "does not reach"
+    title = f"On new text your model {beats} a compressor"
+    with axes(title, "updates", "bits per byte", (10.4, 5.2)) as (figure, ax):
+        for name, values in curves.items():
+            ax.plot(steps, values, marker="o", linewidth=3, markersize=8, label=name)
+        for name, value in levels.items():
+            ax.axhline(value, color=QUIET, linewidth=2, linestyle=(0, (1, 1.5)))
+            ax.text(steps[-1], value, f"{name} {value:.2f}", size=TYPE, ha="right", va="bottom")
+        ax.set_ylim(0)
+        set_type(ax, TYPE)
+        ax.legend(fontsize=TYPE, frameon=False)
+        display(
+            figure,
+            alt=(
+                f"The held-out line goes from {curves['held out'][0]:.2f} down to {best:.2f} bits "
+                f"per byte; the compressor needs {compressor:.2f}."
+            ),
+            caption=(
+                "lzma reads the training text first, like the model. Nothing can be below the floor"
+                " on new text; only StoryWorld's is known."
+            ),
+            table={"update": steps, **curves},
+            digits=2,
+        )
+
+
+def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
+    """Shows texts with the passages of seven tokens or more that are in the training text, too, the
+    darker the longer; {whose: ids}.
+    """
+    known = text.training.tolist()
+    found = {name: copied(known, ids) for name, ids in shown.items()}
+    most = {name: max(row, default=0) for name, row in found.items()}
+    first, *_ = most
+    title = f"{first}: {most[first]} of {len(shown[first])} tokens are one copy"
+    lines = {name: _lines(text, ids, found[name])[:MOST_LINES] for name, ids in shown.items()}
+    n_lines = sum(len(each) + 2 for each in lines.values())
+    letters = {"size": TYPE, "va": "center", "family": "monospace", "parse_math": False}
+    with axes(title, "column", "line", (11.6, 0.37 * n_lines + 0.6)) as (figure, ax):
+        y = 0.0
+        for name, rows in lines.items():
+            ax.text(0, y, f"{name}: longest copy {most[name]} tokens", size=TYPE, color=QUIET)
+            y += 0.95
+            for row in rows:
+                for at, word, length in row:
+                    if length:
+                        shade = HEAT(0.12 + 0.6 * min(1, length / 100))
+                        ax.barh(y, len(word), left=at, height=0.94, color=shade, linewidth=0)
+                    ink = "white" if length > 75 else INK
+                    for i, letter in enumerate(word):
+                        ax.text(at + i + 0.5, y, letter, ha="center", color=ink, **letters)
+                y += 1
+            y += 0.9
+        ax.set(xlim=(0, COLUMNS + 2), ylim=(y, -0.8))
+        hide_axes(ax)
+        display(
+            figure,
+            alt="; ".join(f"{name}: longest copy {n} tokens" for name, n in most.items()) + ".",
+            caption=(
+                f"Blue: {SEVEN} tokens or more in a row are in the training text, too; the darker, "
+                "the longer the passage."
+            ),
+            table={"text": list(most), "longest copy": list(most.values())},
+        )
+
+
+def roads(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Shows bits per byte on held-out text for each road; {text: {road: one number a run}}."""
+    title = "The real model wins, after 20 updates"
+    with axes(title, "bits per byte on held-out text", "road", (11.2, 5.0)) as (figure, ax):
+        y, names, places = 0.0, [], []
+        most = 1.15 * max(max(values) for each in rows.values() for values in each.values())
+        for corpus, roads_of in rows.items():
+            ax.text(
+                most, y, f"20 KB of {corpus}", size=TYPE, weight="bold", ha="right", va="center"
+            )
+            for i, (road, values) in enumerate(roads_of.items()):
+                mean = sum(values) / len(values)
+                ax.barh(y, mean, height=0.7, color=SERIES[i], alpha=0.3)
+                ax.plot(values, side_by_side(y, len(values), 0.16), "o", color=SERIES[i], ms=9)
+                ax.text(max(values) + 0.05, y, f"{mean:.2f}", va="center", size=TYPE)
+                names.append(road)
+                places.append(y)
+                y += 1
+            y += 0.6
+        ax.set_yticks(places, names)
+        ax.set(ylim=(y - 0.9, -0.6), xlim=(0, most))
+        ax.set_ylabel("road", color="none")
+        unframed(ax)
+        ax.xaxis.grid(True, color=LINE)
+        set_type(ax, TYPE - 1)
+        said = [f"{c}, {r}: {sum(v) / len(v):.2f}" for c, e in rows.items() for r, v in e.items()]
+        display(
+            figure,
+            alt=f"Bars of bits per byte: {'; '.join(said)}.",
+            caption="Recorded: each dot is one training on 20 KB, measured on its held-out tenth.",
+            table={
+                "road": [f"{corpus}: {road}" for corpus, each in rows.items() for road in each],
+                "bits per byte": [sum(v) / len(v) for e in rows.values() for v in e.values()],
+            },
+        )
+
+
+def _draw_sizes(ax: Axes, corpus: str, rows: Mapping[int, Size]) -> None:
+    named = {
+        "training, at the end": "training",
+        "held out, at the end": "at_end",
+        "held out, lowest": "lowest",
+    }
+    kb = [n / 1000 for n in rows]
+    for (name, key), mark in zip(named.items(), "osD", strict=True):
+        values = [getattr(row, key) for row in rows.values()]
+        ax.semilogx(kb, values, marker=mark, linewidth=3, markersize=8, label=name)
+    levels = {"ln V: knows nothing": LN_V[corpus]} | (
+        {"floor": FLOOR} if corpus == "storyworld" else {}
+    )
+    for name, value in levels.items():
+        ax.axhline(value, color=QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
+        right = name != "floor"
+        at = kb[-1] if right else kb[0]
+        ax.text(at, value + 0.1, name, size=15, color=QUIET, ha="right" if right else "left")
+    ax.set_xticks(kb, [f"{size:.0f}" for size in kb])
+    ax.set_xticks([], minor=True)
+    ax.set(xlabel="KB of text", ylabel="loss (nats per token)", ylim=(0, 9))
+    set_type(ax, TYPE - 2)
+
+
+def _halves(lengths: Sequence[int]) -> list[int]:
+    return [sum(lengths[0::2]), sum(lengths[1::2])]
+
+
+def _lines(text: OwnText, ids: Sequence[int], found: Sequence[int]) -> list[list[tuple]]:
+    """Tokens in lines: (column, text, how long the copy is)."""
+    lines: list[list[tuple]] = [[]]
+    column = 0
+    for token, length in zip(ids, found, strict=True):
+        word = text.tokenizer.decode([token]).replace("\n", " ")
+        if column + len(word) > COLUMNS and word.startswith(" "):
+            lines.append([])
+            column = 0
+        word = word if column else word.lstrip()
+        lines[-1].append((column, word, length))
+        column += len(word)
+    return lines
