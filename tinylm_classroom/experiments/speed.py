@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib.cache import KVCache
 from tinylm_lib.model import TransformerLM
@@ -70,6 +72,30 @@ def groups(work: Callable[[], object], rounds: int = 3) -> dict[str, float]:
             seconds[_group(each)] += each.self_cpu_time_total / 1e6  # it counts microseconds
         found.append(seconds)
     return min(found, key=lambda seconds: sum(seconds.values()))
+
+
+def counted(work: Callable[..., object], *arguments: Any) -> int:
+    """The FLOPs of all matrix products of a piece of work, as PyTorch counts them."""
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        work(*arguments)
+    return counter.get_total_flops()
+
+
+def by_both_kernels(qkv: Tensor) -> tuple[Tensor, Tensor]:
+    """Causal attention of q, k and v (3, B, H, T, D) with the whole table and in tiles, (B, H, T,
+    D) each.
+    """
+    kernels = (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION)
+    results = []
+    for kernel in kernels:
+        with sdpa_kernel(kernel):
+            results.append(scaled_dot_product_attention(*qkv, is_causal=True))
+    return results[0], results[1]
+
+
+def intensity_in_bf16(tokens: int, width: int) -> float:
+    """FLOPs per byte of a linear map from width to width features, with 2 bytes a number."""
+    return 2 * tokens * width**2 / (2 * (2 * tokens * width + width**2))
 
 
 def step_times(model: TransformerLM, batches: Iterator, optimizer: Any) -> dict[str, float]:
@@ -155,7 +181,7 @@ def loss_with_errors(model: TransformerLM, batches: list, n_bits: int, one_sign:
 
 
 def _group(operation: Any) -> str:
-    """The group of one recorded operation; all that the optimizer calls belongs to the optimizer."""
+    """The group of one recorded operation; what the optimizer calls belongs to the optimizer."""
     caller = operation
     while caller is not None:
         if caller.name.startswith("Optimizer."):

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..display.figures import axes, display, drawing
 from ..display.numbers import measured
 from ..display.theme import INK, QUIET, SERIES
-from ..experiments.speed import Operation
+from ..experiments.speed import Operation, intensity_in_bf16
 
 _TITLE = 23
 _LABEL = 19
@@ -160,14 +160,9 @@ def gpu(tokens: int, width: int, others: Sequence[tuple[int, int]]) -> None:
     display(
         figure,
         alt=f"The roofline of an A100, one strong point at {intensity:.0f} FLOPs per byte.",
-        caption="Strong: this product. Pale: all other settings. By the two numbers of the data sheet.",
+        caption="Strong: this product. Pale: all other settings. The roof: its data sheet.",
         table={"FLOPs per byte": [intensity], "trillion FLOPs/s, at most": [most / 1e12]},
     )
-
-
-def intensity_in_bf16(tokens: int, width: int) -> float:
-    """FLOPs per byte of a linear map from width to width features, with 2 bytes a number."""
-    return 2 * tokens * width**2 / (2 * (2 * tokens * width + width**2))
 
 
 def _roof_lines(
@@ -214,7 +209,9 @@ def update(spent: Mapping[str, float], best: Mapping[str, float]) -> None:
         for part, seconds in spent.items():
             if seconds > 0.08 * total:
                 middle = 1000 * (left + seconds / 2)
-                ax.text(middle, 1.52, part, size=_WORD, color=hues[part], ha="center", weight="bold")
+                ax.text(
+                    middle, 1.52, part, size=_WORD, color=hues[part], ha="center", weight="bold"
+                )
             left += seconds
         ax.set_title(title, size=_TITLE)
         ax.set_xlabel("milliseconds", size=_LABEL)
