@@ -669,19 +669,22 @@ for seed in (1_000_015, 1_000_016):
 # %%
 from copy import deepcopy
 
+from tinylm_lib.layers import Linear
+
 
 class Stacked(torch.nn.Module):
     """Attention with one map for q, k and v."""
 
     def __init__(self, old):
         super().__init__()
-        self.old = old
-        maps = (old.q_proj, old.k_proj, old.v_proj)
-        self.weight = torch.cat([each.weight.detach() for each in maps])  # (3*C, C)
+        self.old, self.rotation = old, old.rotation
+        maps = [old.q_proj.weight, old.k_proj.weight, old.v_proj.weight]
+        self.qkv = Linear(maps[0].shape[1], sum(map(len, maps)))
+        self.qkv.weight.data = torch.cat(maps).detach()  # (3*C, C)
 
     def forward(self, x, at, extend=None):
         old = self.old
-        q, k, v = (old.split(each) for each in (x @ self.weight.T).chunk(3, dim=-1))
+        q, k, v = (old.split(each) for each in self.qkv(x).chunk(3, dim=-1))
         q, k = old.rotation(old.q_norm(q), at), old.rotation(old.k_norm(k), at)
         return old.o_proj(old.mix(q, *extend(k, v)))  # (B, T, C)
 
@@ -750,7 +753,7 @@ for seed in SEEDS:
 known = {"stacked": stacked, "8 bits": quantization.quantize_model}
 mine = changed = writer
 # ESSENTIAL
-changes = ["stacked"]  # try ["8 bits"], ["8 bits", "stacked"] and []
+changes = ["stacked"]  # try ["8 bits"], ["stacked", "8 bits"] and []
 texts_at_once = 1  # try 4 and 64
 # END
 for each in changes:
