@@ -85,18 +85,16 @@ def roof(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float,
     with drawing(11.2, 6) as figure:
         ax = figure.subplots()
         bottom = min(rate for _, rate in drawn.values()) / 6e9
-        _roof_lines(ax, peak / 1e9, bandwidth / 1e9, (0.002, 1000), bottom)
+        _roof_lines(ax, peak / 1e9, bandwidth / 1e9, (0.01, 1000), bottom)
         for name, (intensity, rate) in drawn.items():
             adds = "add" in name
             ax.plot(intensity, rate / 1e9, "o", markersize=14, color=SERIES[2 if adds else 1])
-            place, side = ((-14, -6), "right") if adds else ((11, -24), "left")
             ax.annotate(
-                name.partition(" token")[0],
+                name.partition(" at")[0].removesuffix(" added"),
                 (intensity, rate / 1e9),
-                place,
+                (11, -24),
                 textcoords="offset points",
                 size=_WORD,
-                ha=side,
             )
         ax.set_ylim(bottom, 3 * peak / 1e9)
         ax.set_title("More tokens at once climb towards the roof", size=_TITLE)
@@ -136,7 +134,7 @@ def gpu(tokens: int, width: int, others: Sequence[tuple[int, int]]) -> None:
     most = min(peak, bandwidth * intensity)
     with drawing(10, 5.2) as figure:
         ax = figure.subplots()
-        _roof_lines(ax, peak / 1e12, bandwidth / 1e12, (0.4, 4000), 0.5)
+        _roof_lines(ax, peak / 1e12, bandwidth / 1e12, (0.4, 4000), 0.1)
         for each in others:
             x = intensity_in_bf16(*each)
             y = min(peak, bandwidth * x) / 1e12
@@ -153,7 +151,7 @@ def gpu(tokens: int, width: int, others: Sequence[tuple[int, int]]) -> None:
             color=SERIES[1],
             ha="left" if intensity < 100 else "right",
         )
-        ax.set_ylim(0.5, 900)
+        ax.set_ylim(0.1, 900)
         name = "token" if tokens == 1 else "tokens"
         ax.set_title(f"{tokens} {name} at once, {width} features", size=_TITLE)
         ax.set_ylabel("trillion FLOPs per second", size=_LABEL)
@@ -189,7 +187,7 @@ def update(spent: Mapping[str, float], best: Mapping[str, float]) -> None:
     total = sum(spent.values())
     times = total / sum(best.values())
     hues = dict(zip(spent, (SERIES[4], SERIES[0], SERIES[1], QUIET, SERIES[2]), strict=True))
-    title = "An update takes far longer than its products at the peak"
+    title = "An update takes longer than its products alone"
     with axes(title, "", "", (11, 3.9)) as (figure, ax):
         for row, parts in enumerate((best, spent)):
             left = 0.0
@@ -266,7 +264,7 @@ def tiles(weights: Tensor, size: int = 6) -> None:
         ticks = range(0, len(weights), size)
         ax.set(xticks=ticks, yticks=ticks)
         ax.tick_params(labelsize=_WORD)
-        ax.set_title("Ten tiles are computed, six are skipped" if n == 4 else "Tiles", size=_TITLE)
+        ax.set_title(f"{len(order)} tiles computed, {n * n - len(order)} skipped", size=_TITLE)
         ax.set_xlabel("key", size=_LABEL)
         ax.set_ylabel("query", size=_LABEL)
     display(
@@ -291,7 +289,7 @@ def changes(faster: Mapping[str, Mapping[str, float]]) -> None:
         for row, times in enumerate(faster.values()):
             for i, (model, hue) in enumerate(zip(models, SERIES, strict=False)):
                 y = row + 0.2 - 0.4 * i
-                ax.plot([1, times[model]], [y, y], color=hue, linewidth=9, alpha=0.5)
+                ax.plot([1, times[model]], [y, y], "-", color=hue, linewidth=9, alpha=0.5)
                 ax.plot(times[model], y, "o", color=hue, markersize=17)
                 slower = times[model] < 1
                 ax.annotate(
