@@ -28,6 +28,7 @@ def times(n):
     return torch.tensor(found)
 
 
+# %%
 _ = times(20)  # a warm-up
 spent = times(400)
 for name, value in {"shortest": spent.min(), "median": spent.median(), "longest": spent.max()}.items():
@@ -53,6 +54,7 @@ SUMMARIES = {
     "median": lambda runs: runs.median(1).values,
     "minimum": lambda runs: runs.amin(1),
 }
+# %%
 old, new = noisy(100, 9, 10_000, SEED), noisy(98, 9, 10_000, SEED + 1)  # the new code is 2% faster
 right = {name: (of(new) < of(old)).float().mean().item() for name, of in SUMMARIES.items()}
 
@@ -92,6 +94,7 @@ n = 9  # try 30
 drift = torch.linspace(1.0, 1.05, 2 * n)
 one_after_the_other = noisy(100, n, 5_000, 1) * drift[:n], noisy(100, n, 5_000, 2) * drift[n:]
 in_turns = noisy(100, n, 5_000, 1) * drift[0::2], noisy(100, n, 5_000, 2) * drift[1::2]
+# %%
 for name, (first, second) in {"one after the other": one_after_the_other, "in turns": in_turns}.items():
     wins = (first.amin(1) < second.amin(1)).float().mean()
     print(f"{name:<20} the same code, measured first, wins {wins:.0%} of the comparisons")
@@ -117,6 +120,7 @@ print(ablation.SMALL_MODEL, ablation.RECIPE)
 WHOLE = ablation.WHOLE
 tried = (WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
 RUNS = (1, 2, 3)
+# %%
 early = {name: sorted(ablation.gap_after(name, n_steps=30, seed=run) for run in RUNS) for name in tried}
 for name, found in early.items():
     print(f"{name:<36}{sum(found) / 3:.2f} nats above the floor ({found[0]:.2f} to {found[2]:.2f})")
@@ -167,6 +171,7 @@ def null_tables(seed):
     return apart, above | below
 
 
+# %%
 apart, separated = null_tables(SEED)
 chance = separated.any(1).float().mean().item()
 
