@@ -121,6 +121,8 @@ MODULES = {
     "normalization_figures": "pictures.normalization",
     "owners": "experiments.owners",
     "softmax_figures": "pictures.softmax",
+    "speed": "experiments.speed",
+    "speed_figures": "pictures.speed",
     "position_figures": "pictures.positions",
     "positions": "experiments.positions",
     "stack_figures": "pictures.stacks",

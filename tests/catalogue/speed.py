@@ -6,12 +6,6 @@ from catalogue import named
 from tinylm_lib import TransformerLM, cost
 
 
-def attainable_by_the_meeting_point(flops, n_bytes, peak, bandwidth):
-    if flops / n_bytes < peak / bandwidth:
-        return bandwidth * (flops / n_bytes)
-    return peak
-
-
 def flops_by_parts(config, batch_size, seq_len):
     C, D = config.d_model, config.d_head
     q = o = 2 * C * config.n_heads * D
@@ -102,19 +96,10 @@ def joined_as_a_loop_meets_them(one, other):
 
 
 RIGHT = {
-    "attainable": named(
-        attainable_by_the_meeting_point,
-        attainable_by_time=lambda flops, n_bytes, peak, bandwidth: flops / max(flops / peak, n_bytes / bandwidth),
-        attainable_as_a_tensor=lambda flops, n_bytes, peak, bandwidth:
-            torch.minimum(torch.tensor(float(peak)), torch.tensor(bandwidth * flops / n_bytes)),
-    ),
     "training_flops": named(flops_by_parts, flops_by_six, flops_of_a_built_model),
     "join_pieces": named(joined_by_logsumexp, joined_by_stacking, joined_query_by_query),
 }  # fmt: skip
 WRONG = {
-    "attainable": named(
-        attainable_without_a_rest=lambda flops, n_bytes, peak, bandwidth: min(peak, bandwidth * flops // n_bytes),
-    ),
     "training_flops": named(
         flops_with_a_gate_in_swiglu_alone, flops_without_the_masked_half,
         flops_as_a_float=lambda config, batch_size, seq_len: 6.0 * (flops_by_six(config, batch_size, seq_len) / 6),

@@ -65,7 +65,7 @@ TERMS = {
     "14": (
         "FLOP, arithmetic intensity, peak, bandwidth, memory-bound, compute-bound, roofline, "
         "cache, GPU, MFU, profiler, overhead, online softmax, FlashAttention, kernel, "
-        "quantization, standard error, multiple comparison, loss scaling, mixed precision, fusion"
+        "quantization"
     ),
     "15": (
         "scaling law, irreducible, critical batch size, data-parallel, all-reduce, rank, shard, "

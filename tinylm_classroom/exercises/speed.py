@@ -1,66 +1,12 @@
-"""Lesson 14: what a step costs, and how fast a machine can do it at best."""
+"""Lesson 14: what a step costs."""
 
 from typing import Any
 
 from tinylm_lib.config import ModelConfig
 
-from .base import Exercise, Probe, chosen, slipped, texts
+from .base import Exercise, Probe, chosen, texts
 
 GATED = {"swiglu": 3, "geglu": 3}  # matrices of a feed-forward; the others have two
-
-
-def attainable(
-    flops: float, n_bytes: float, peak: float, bandwidth: float, on: frozenset[str] = frozenset()
-) -> float:
-    """The most FLOPs per second that work of so many FLOPs and bytes can reach, and the mistakes
-    that are `on`.
-    """
-    n_bytes = slipped(
-        on, n_bytes, {"bits": lambda n: 8 * n, "numbers instead of bytes": lambda n: n / 4}
-    )
-    intensity = chosen(on, flops / n_bytes, {
-        "upside down": lambda: n_bytes / flops, "whole numbers": lambda: flops // n_bytes,
-    })  # fmt: skip
-    slope = chosen(on, bandwidth * intensity, {
-        "bandwidth unused": lambda: intensity, "intensity unused": lambda: bandwidth,
-        "whole numbers at the end": lambda: bandwidth * flops // n_bytes,
-    })  # fmt: skip
-    best = chosen(on, min(peak, slope), {
-        "the larger": lambda: max(peak, slope),
-        "no roof": lambda: slope,
-        "only the roof": lambda: peak,
-        "the mean": lambda: (peak + slope) / 2,
-        "peak times intensity": lambda: min(peak * intensity, bandwidth),
-        "all or nothing": lambda: peak if slope >= peak else 0.0,
-        "one after the other": lambda: flops / (flops / peak + n_bytes / bandwidth),
-    })  # fmt: skip
-    return slipped(on, best, {
-        "seconds": lambda speed: flops / speed, "share": lambda speed: speed / peak,
-        "giga": lambda speed: speed / 1e9,
-    })  # fmt: skip
-
-
-ATTAINABLE = Exercise(
-    name="attainable",
-    lesson="14",
-    order=0,
-    reference=attainable,
-    probes=(
-        Probe("few FLOPs per byte: the memory decides", lambda g: (6.0, 12.0, 100.0, 10.0)),
-        Probe("many FLOPs per byte: the processor decides", lambda g: (600.0, 12.0, 100.0, 10.0)),
-        Probe("where both meet, both give the peak", lambda g: (120.0, 12.0, 100.0, 10.0)),
-        Probe("just below the meeting point", lambda g: (119.0, 12.0, 100.0, 10.0)),
-        Probe(
-            "twice the work at the same intensity changes nothing",
-            lambda g: (12.0, 24.0, 100.0, 10.0),
-        ),
-        Probe("another machine, another meeting point", lambda g: (50.0, 20.0, 30.0, 40.0)),
-        Probe("a slow memory", lambda g: (90.0, 20.0, 30.0, 0.5)),
-        Probe("numbers of real machines", lambda g: (2e9, 1.2e7, 1.2e11, 1e10)),
-        Probe("whole numbers are numbers, too", lambda g: (7, 28, 1000, 12)),
-    ),
-    **texts("attainable"),
-)
 
 
 def training_flops(
@@ -183,4 +129,4 @@ TRAINING_FLOPS = Exercise(
     **texts("training_flops"),
 )
 
-EXERCISES = (ATTAINABLE, TRAINING_FLOPS)
+EXERCISES = (TRAINING_FLOPS,)
