@@ -363,9 +363,8 @@ ways = {
     "from the empty beginning": "Then new words would have to stop it. Do they?",
     "in neither": "Its training loss is near 0: it knows these pages by heart.",
 }
-copies_now = ["in neither", "from the empty beginning", "in both"][
-    (from_nothing[0] > 30) + (from_nothing[0] > 30 < from_new[0])
-]
+places = ["in neither", "from the empty beginning", "in both"]
+copies_now = places[(from_nothing[0] > 30) + (from_nothing[0] > 30 < from_new[0])]
 predict(
     "The small model writes 110 tokens from an empty beginning, and 110 after the first words of a held-out sentence. Where is more than a quarter of it one copy?",
     key=lambda: copies_now,
