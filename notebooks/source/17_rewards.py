@@ -651,7 +651,7 @@ print(f"lost {lost:g} and {2 * lost:g}: loss {pair_loss(-lost, -2 * lost):.3f}")
 # Does training go there? Of two stories of the start to the same beginning, the possible one is chosen. Recorded runs learned from several hundred such pairs:
 
 # %% tags=["source-hidden"] deck="A margin is not a probability: ranked right, and hardly possible"
-figures.margins({"DPO": recorded.pairs[0.0], "and the chosen text": recorded.pairs[1.0]}, recorded.start.kinds)
+figures.margins({"DPO": recorded.pairs[0.0], "plus chosen": recorded.pairs[1.0]}, recorded.start.kinds)
 
 # %% tags=["source-hidden"] evidence="margin" tried="seeds"
 # Checked in three runs: from step 40 to the end the ranking stays, both stories become less likely, fewer are possible.

@@ -259,11 +259,11 @@ def margins(runs: Mapping[str, Sequence[Sequence[Preferred]]], before: Kinds) ->
         ranks.set(ylim=(0.4, 1), ylabel="fraction")
         stories.set(ylim=(0, None), ylabel=" ")
         moves.set(ylabel=" ")
-        ranks.set_title("new pairs ranked right", size=17)
-        moves.set_title("change in nats", size=17)
-        stories.set_title("possible stories", size=17)
+        ranks.set_title("new pairs right", size=20)
+        moves.set_title("change in nats", size=20)
+        stories.set_title("possible stories", size=20)
         if len(runs) > 1:
-            ranks.legend(loc="upper left", fontsize=15, framealpha=1)
+            ranks.legend(loc="upper left", fontsize=19, framealpha=1, handlelength=1)
         for ax in (ranks, moves, stories):
             ax.set(xlabel="steps")
             set_type(ax, TYPE)
@@ -301,4 +301,4 @@ def _draw_moves(ax: Axes, runs: Sequence[Sequence[Preferred]]) -> None:
             values = [0.0, *(getattr(look, name) for look in looks)]
             ax.plot([0, *(look.step for look in looks)], values, "-", color=color, linewidth=2.5)
         ax.plot([], [], "-", color=color, linewidth=2.5, label=name)
-    ax.legend(loc="lower left", fontsize=TYPE - 3, framealpha=1)
+    ax.legend(loc="lower left", fontsize=TYPE, framealpha=1, handlelength=1)
