@@ -3,7 +3,7 @@
 # **How does a list of probabilities become a text?**
 #
 # *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `beams.py`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 46 minutes, plus 34 of exercises.
+# *Teaches* in about 45 minutes, plus 34 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a model gives probabilities, and how to write with them is a decision of its own. Its picture is the tree of section 1, and every rule changes this tree: the temperature and the cuts change the heights of its boxes, greedy decoding follows its upper edge, beam search keeps a few of its branches.
@@ -538,7 +538,7 @@ greedy = decoding.from_words(model, tokenizer, 5, 64, SEEDS, temperature=0)
 # END
 show_text([decoding.excerpt(text) for text in greedy[:n_shown]])
 
-# %%
+# %% tags=["source-hidden"]
 counts = {}
 for n in (5, 27):
     for t in (0, 0.1):
@@ -648,7 +648,7 @@ letters = 120  # try 400
 show_text([f"… {beam[-letters:]}" for beam in beams[:5]])
 # END
 
-# %%
+# %% tags=["source-hidden"]
 print(f"{decoding.variety(beams):.0%} of the runs are different")
 
 # %% tags=["source-hidden"] evidence="beams-alike" tried="held-out"
