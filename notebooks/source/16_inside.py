@@ -532,7 +532,7 @@ for name, at in {"giver": reading.GIVER, "receiver": reading.RECEIVER}.items():
 
 # %%
 def marks_exchanged(model, layer, heads, ids, at):
-    """Everything inside, if these heads' results come from elsewhere: at = {to: from}."""
+    """Everything inside, if these heads' results are moved: at = {to: from}."""
 
     def exchange(_, inputs):
         found = inputs[0].unflatten(-1, (4, -1)).clone()  # (B, T, H, D)
