@@ -29,7 +29,13 @@ EVENTS = {
 WALK = " Afterwards they left {place1} for {place2}."
 MEAL = " Afterwards they shared some {food} in {place1}."
 QUESTION = " By then the {colour%d} {thing%d} belonged to"
-RECEIVED = (["A gives"], ["A gives", "trade"], ["A gives B's thing"], ["A hands"], ["A hands", "trade"])
+RECEIVED = (
+    ["A gives"],
+    ["A gives", "trade"],
+    ["A gives B's thing"],
+    ["A hands"],
+    ["A hands", "trade"],
+)
 PEOPLE = ("Mia", "Carlos")
 GIRLS = storyworld.CLASSES["name"][:20]
 
