@@ -215,9 +215,9 @@ hint("patch")
 put = yours("patch", patch)  # the solution, until yours passes
 names = ("Mia", "Carlos")  # try ("Amara", "Nora")
 ten = owners.cast(10, 1, names)
-runs = [
-    reading.streams(model, owners.encoded(tokenizer, owners.texts_of([event], ten))) for event in ("A gives", "B gives")
-]  # (4, B, T, C) each
+given = [owners.texts_of([event], ten) for event in ("A gives", "B gives")]
+coded = [owners.encoded(tokenizer, texts) for texts in given]
+runs = [reading.streams(model, each) for each in coded]  # (4, B, T, C) each
 givers = owners.name_ids(tokenizer, ten, "A")  # (B, 1)
 
 
