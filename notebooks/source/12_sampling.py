@@ -3,7 +3,7 @@
 # **How does a list of probabilities become a text?**
 #
 # *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `beams.py`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 46 minutes, plus 34 of exercises.
+# *Teaches* in about 45 minutes, plus 34 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a model gives probabilities, and how to write with them is a decision of its own. Its picture is the tree of section 1, and every rule changes this tree: the temperature and the cuts change the heights of its boxes, greedy decoding follows its upper edge, beam search keeps a few of its branches.
@@ -482,11 +482,10 @@ figures.same_events({"all stories": dial, "after a gift": given["a gift"], "afte
 # %% tags=["source-hidden"] evidence="same-events" tried="held-out"
 # Checked: with the same events the temperatures are within 5 points, and per word of true stories within 0.2.
 assert abs(judge({}, 0.1)[0] - judge({}, 1)[0]) < 0.002
-for runs in given.values():
-    parts = [run.part for run in runs]
+for parts in ([run.part for run in runs] for runs in given.values()):
     assert max(parts) - min(parts) < 0.05 < 0.2 < dial[-1].part - dial[0].part
     print("variety after a trade, from 0.1 to 1:", *(f"{run.variety:.0%}" for run in given["a trade"]))
-assert min(run.n for run in runs) == 768 and dial[0].trades > 0.9 * dial[0].n > 0.3 * dial[0].n > dial[-1].trades
+assert dial[0].trades > 0.9 * dial[0].n > 0.3 * dial[0].n > dial[-1].trades
 
 # %% [markdown]
 # With the same events, a cold model goes wrong as often as a warm one. But these gifts were right. When the model writes, half of its gifts are already wrong (section 1), and no trade is. A low temperature does not know better who has what: it chooses the stories in which that matters less. [[same-events]] This also makes them alike: after a trade, variety is low at each temperature.
@@ -528,25 +527,21 @@ assert abs(constrained.variety - true.variety) < 4 * (constrained.error + true.e
 # No constrained story breaks a rule, and they vary like true ones. [[constrained]] So variety does not require mistakes. But the rules came from outside the model.
 #
 # ### Is greedy decoding the safest?
-# If 0.1 is safer than 1, is 0 the safest? Alone, greedy decoding writes one story again and again, so we give it the first words of true stories, and count. Five of its stories are shown, with the sentence of the first impossible word:
+# If 0.1 is safer than 1, is 0 the safest? Alone, greedy decoding writes one story again and again, so we give it the first words of true stories, and count. Three of its stories are shown, with the sentence of the first impossible word:
 
-# %% deck="Five greedy stories: what do you notice?"
-n_shown = 5  # try 12
+# %% deck="Three greedy stories: what do you notice?"
+n_shown = 3  # try 12
 SEEDS = (2, 3)
-# ESSENTIAL
-greedy = decoding.from_words(model, tokenizer, 5, 64, SEEDS, temperature=0)
-# END
-show_text([decoding.excerpt(text) for text in greedy[:n_shown]])
-
-# %%
 counts = {}
-for n in (5, 27):
-    for t in (0, 0.1):
-        texts = decoding.from_words(model, tokenizer, n, 64, SEEDS, temperature=t)
-        things = {decoding.first_thing(text) for text in texts}
-        wrong = counts[n, t] = decoding.n_impossible(texts)
-        says = f"{len(things)} things, {wrong} of 128 impossible"
-        print(f"{n} words, temperature {t}: {says}")
+for n, t in ((5, 0), (5, 0.1), (27, 0), (27, 0.1)):
+    # ESSENTIAL
+    texts = decoding.from_words(model, tokenizer, n, 64, SEEDS, temperature=t)
+    # END
+    if not counts:
+        show_text([decoding.excerpt(text) for text in texts[:n_shown]])
+    wrong = counts[n, t] = decoding.n_impossible(texts)
+    n_things = len({decoding.first_thing(text) for text in texts})
+    print(f"{n} words, at {t}: {n_things} things, {wrong} of 128 impossible")
 
 # %% tags=["source-hidden"] evidence="greedy-repeats" tried="held-out"
 # Checked: after five words 0 has more impossible stories than 0.1, after 27 it is within 18 of 128.
@@ -648,10 +643,8 @@ letters = 120  # try 400
 show_text([f"… {beam[-letters:]}" for beam in beams[:5]])
 # END
 
-# %%
-print(f"{decoding.variety(beams):.0%} of the runs are different")
-
 # %% tags=["source-hidden"] evidence="beams-alike" tried="held-out"
+print(f"{decoding.variety(beams):.0%} of the runs are different")
 # Checked: also after three beginnings the beams are much more alike than drawn stories.
 for beginning in ("", "One sunny morning, bold Victor", "One rainy day, brave Noah", "One warm evening, kind Mia"):
     ids = torch.tensor(tokenizer.encode("\n" + beginning))  # (T)

@@ -82,7 +82,7 @@ predict(
 )
 
 # %% [markdown]
-# A is the person who comes first in the story, B the other one; *gives on* means to give away what the other one has, which is impossible. Can you find events after which it matters *which* thing the question is about?
+# A is the person who comes first in the story, B the other one; *A gives B's thing* is impossible, because B has it. Can you find events after which it matters *which* thing the question is about?
 
 # %% deck="Task: does it ever matter which thing the question is about?"
 from tinylm_classroom import control, show_text
@@ -124,7 +124,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** Five other sets of texts: at the full stop after block 1 the reader is right in all 80, and the exchange gives the other name 0.000 to 0.001. All 14 together: 0.000 to 0.001, after block 0 and after block 1. Receiver and last word together: 0.997 to 0.999. Five other pairs of names and both wordings, the receiver after block 0: 0.99 to 1.00.
+# **Tried.** Five other sets of texts: at the full stop after block 1 the reader is right in all 80, and the exchange gives the other name 0.000 to 0.001. All 14 together: 0.000 to 0.001, after block 0 and after block 1. Receiver and last word together: 0.997 to 0.999. Five other pairs of names and both wordings, the receiver after block 0: 0.99 to 1.00. After block 1, last word and receiver: Amara and Nora 0.57 and 0.44, Elsa and Sofia 0.26 and 0.63, Mia and Felix 0.28 and 0.75, Ines and Ben 0.08 and 0.91; both together 1.00, all in between 0.00.
 
 # %% [markdown] deck="Is it there? And does the model use it?"
 # ## 2. What can be read, and what is used?
@@ -163,11 +163,13 @@ SEEDS = (3, 4)
 for seed in SEEDS:
     after = reading.used(model, tokenizer, seed, n=4)
     other_words = [i for i in range(22) if i not in (3, 21)]
+    of_others = reading.used(model, tokenizer, seed, n=4, names=("Amara", "Nora"))
+    assert of_others[:, other_words].max() < 0.05 and 0.3 < of_others[2, 21] < 0.8 > 0.3 > after[2, 21]
     assert after[:2, 3].min() > 0.9 and after[3, 21] > 0.9 and after[:, other_words].max() < 0.05
 assert readable[2, [full_stop, 9, 21]].min() > 0.85
 
 # %% [markdown]
-# After block 1 a reader finds the receiver at the full stop, at *they* and at many other words. But an exchange has an effect at two positions only: at the receiver's own name, and after block 2 at the last word. **What can be read is not what is used.** [[readable-not-used]]
+# After block 1 a reader finds the receiver at the full stop, at *they* and at many other words. But an exchange has an effect at two positions only: at the receiver's own name and, from block 1 on, at the last word, which fetches the name in two steps. How much after block 1 depends on the names. **What can be read is not what is used.** [[readable-not-used]]
 #
 # ### Your turn: patch
 # In a batch each text can have its own position.
@@ -211,11 +213,12 @@ hint("patch")
 
 # %%
 put = yours("patch", patch)  # the solution, until yours passes
-runs = [
-    reading.streams(model, owners.encoded(tokenizer, owners.texts_of([event], people)))
-    for event in ("A gives", "B gives")
-]  # (4, B, T, C) each
-givers = owners.name_ids(tokenizer, people, "A")  # (B, 1)
+names = ("Mia", "Carlos")  # try ("Amara", "Nora")
+ten = owners.cast(10, 1, names)
+given = [owners.texts_of([event], ten) for event in ("A gives", "B gives")]
+coded = [owners.encoded(tokenizer, texts) for texts in given]
+runs = [reading.streams(model, each) for each in coded]  # (4, B, T, C) each
+givers = owners.name_ids(tokenizer, ten, "A")  # (B, 1)
 
 
 def read_on(stream, depth):
@@ -270,6 +273,9 @@ from tinylm_classroom import patch_view
 pink_fan = "\n a pink fan with a gray book. The pink"
 pink_book = "\n a gray fan with a pink book. The pink"
 patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
+
+# %% [markdown]
+# Before block 1 the two colours carry it, before block 2 *fan*, which has fetched its colour.
 
 # %% [markdown] tags=["note"]
 # **Say.** A probe is one neuron that we train on the frozen model. The most important question about any probe: does the model know it, or has the probe learned it?
@@ -437,7 +443,7 @@ assert own < 0.68 and written > 0.9
 #
 # **Cut if short.** The last paragraph.
 #
-# **Tried.** 200 directions of each kind, two sets, half the distance: the probe's changes the probability by 0.38 backwards and 0.43 forwards; any direction by at most 0.20 and 0.25; one that varies as the trade texts by at most 0.24 and 0.27 (2 and 7 % above 0.2); one that varies as the gift texts: 93 % above 0.2, median 0.42. At strength 2, 64 % of the third kind move it by more than 0.2, so a large push proves little. The first principal direction of the gift texts has 95 % of their variance and a cosine of 0.9996 with the probe's. Two distances at the full stop leave Mia at 0.00; at the last word they give 0.96.
+# **Tried.** 200 directions of each kind, two sets, half the distance: the probe's changes the probability by 0.38 backwards and 0.43 forwards; any direction by at most 0.20 and 0.25; one that varies as the trade texts by at most 0.24 and 0.27 (2 and 7 % above 0.2); one that varies as the gift texts: 93 % above 0.2, median 0.42. At strength 2, 64 % of the third kind move it by more than 0.2, so a large push proves little. The first principal direction of the gift texts has 95 % of their variance and a cosine of 0.9996 with the probe's. Two distances at the full stop leave Mia at 0.00; at the last word they give 0.96. Other names, half a distance, median, 90 % and largest of 20 directions as trades vary, against the probe's: Elsa and Sofia 0.08, 0.25, 0.31 against 0.47; Amara and Nora 0.17, 0.38, 0.42 against 0.57. A push of 1 after a gift: Amara and Nora 1.00 to 0.45 and 0.00 to 0.69, Elsa and Sofia 1.00 to 0.70 and 0.00 to 0.30. Half a distance is 4 to 7 times the spread of the trade texts.
 
 # %% [markdown] deck="Does the model use the probe's direction?"
 # ## 4. A direction that changes what it says
@@ -467,7 +473,7 @@ mias, carloses = new[2, new_y == 1], new[2, new_y == 0]  # who received
 kinds = {"after a trade": trades, "Mia received": mias, "Carlos received": carloses}
 curves = {kind: [pushed(v[:16], s) for s in strengths] for kind, v in kinds.items()}
 
-# %% tags=["source-hidden"] deck="The direction of the receiver changes the answer, others do not"
+# %% tags=["source-hidden"] deck="The direction in which gifts differ changes the answer"
 SEED = 8
 ways = reading.kinds_of_directions(direction, trades[:, -1], gifts, SEED)
 changes = {name: reading.largest_changes(lambda way: pushed(trades[:8], 0.5, way), each) for name, each in ways.items()}
@@ -480,11 +486,12 @@ assert above["the probe's"] == 1 and max(above["any direction"], above["as trade
 _, sizes, main = torch.linalg.svd(gifts - gifts.mean(0), full_matrices=False)
 assert sizes[0] ** 2 / (sizes**2).sum() > 0.85 and (main[0] @ direction).abs() > 0.98 and above["as gifts vary"] > 0.7
 assert pushed(carloses, 1) < 0.3 and pushed(carloses, 2) > 0.7
+assert 0.5 * distance > 3 * trades[:, -1].var(0).sum().sqrt()
 
 # %% [markdown]
-# Half the distance moves the probability most of the way to 0 or 1. A fair comparison needs directions along which such texts really differ, so in the third row the random ones vary as the trade texts do. They do much less. [[steered]] In the last row they vary as the *gift* texts do, and nearly every one works as well as the probe's: the receiver is the largest difference between those vectors, so no probe was needed to find it.
+# Half the distance moves the probability most of the way to 0 or 1. Along an arbitrary direction texts may not differ at all. So in the third row each direction is a random mixture of differences between trade texts. Most of them do much less. [[steered]] In the last row they are mixtures of differences between *gift* texts, and nearly every one works as well as the probe's: the receiver is the largest difference between those vectors, so no probe was needed to find it.
 #
-# Where somebody received a gift, a push of 1 hardly changes the answer: block 2 reads the name once more, at its own position.
+# Where Mia or Carlos received a gift, a push of 1 hardly changes the answer, because block 2 reads the name once more. With Amara and Nora it moves by more than half.
 
 # %% [markdown] tags=["note"]
 # **Say.** We know where the name is. What tells the model *which* of the two names to fetch? Try the smallest change that turns the answer around.
@@ -499,7 +506,7 @@ assert pushed(carloses, 1) < 0.3 and pushed(carloses, 2) > 0.7
 #
 # **Cut if short.** The line with the other wording.
 #
-# **Tried.** 30 other pairs of names, two sets of texts: head 1 of layer 0 exchanged: giver 0.98 and 0.99; each of the seven others at most 0.01. *Handed*: 0.11 to 0.21 by head 1, 0.98 to 0.99 by heads 1 and 2. Without head 1 the receiver keeps 0.97. The second model (other start, other batches, 1,800 updates): one gift 116 of 116 right; all kinds of gifts, ten pairs: lowest 0.982; layer 1, head 2 exchanged: giver 0.96; all four heads of layer 0 together: 0.01.
+# **Tried.** 30 other pairs of names, two sets of texts: head 1 of layer 0 exchanged: giver 0.98 and 0.99; each of the seven others at most 0.01. *Handed*: 0.11 to 0.21 by head 1, 0.98 to 0.99 by heads 1 and 2. Without head 1 the receiver keeps 0.97. Ten pairs, six texts each: both marks exchanged 0.97 to 1.00, only the giver's wrong 0.07 to 0.40, only the receiver's 0.08 to 0.40. Without heads 0 and 1 the receiver has 0.71 (B receives) and 0.54 (A), heads 1 and 3 0.87 and 0.92, heads 1 and 2 0.98 and 0.99. The second model (other start, other batches, 1,800 updates): one gift 116 of 116 right; all kinds of gifts, ten pairs: lowest 0.982; layer 1, head 2 exchanged: giver 0.96 (*handed*: 0.54, all of layer 1: 1.00); all four heads of layer 0 together: 0.01.
 
 # %% [markdown] deck="What tells the model which name to fetch?"
 # ## 5. Which head marks the receiver?
@@ -519,17 +526,17 @@ for name, at in {"giver": reading.GIVER, "receiver": reading.RECEIVER}.items():
     print(f"at the {name} it gives {looks[at, most]:.2f} to {word}")
 
 # %% [markdown]
-# At the receiver, head 1 looks at *gave*. A hypothesis: it **marks** the name that comes after *gave*, and later heads fetch the marked name. If so, we can exchange the two marks and nothing else, and the model must name the giver. The hook exchanges what some heads of a layer have found at two positions; `finally` removes it even if the model fails.
+# At the receiver, head 1 looks at *gave*. A hypothesis: it **marks** the name that comes after *gave*, and later heads fetch the marked name. If so, we can exchange the two marks and nothing else, and the model must name the giver. The hook exchanges what some heads of a layer have found; `finally` removes it even if the model fails.
 
 
 # %%
 def marks_exchanged(model, layer, heads, ids, at):
-    """Everything inside, if these heads' results at two positions are exchanged."""
+    """Everything inside, if these heads' results are moved: at = {to: from}."""
 
     def exchange(_, inputs):
         found = inputs[0].unflatten(-1, (4, -1)).clone()  # (B, T, H, D)
         for head in heads:
-            found[:, at, head] = found[:, at[::-1], head]
+            found[:, list(at), head] = found[:, list(at.values()), head]
         return (found.flatten(-2),)
 
     mixing = model.blocks[layer].attention.o_proj
@@ -541,7 +548,7 @@ def marks_exchanged(model, layer, heads, ids, at):
 
 
 # %% slide="skip"
-gave_at = [reading.GIVER, reading.RECEIVER]
+gave_at = {reading.GIVER: reading.RECEIVER, reading.RECEIVER: reading.GIVER}
 ids_of_givers = owners.name_ids(tokenizer, crowd, "A")  # (20, 1)
 
 
@@ -590,7 +597,7 @@ for pair in pairs[:3]:
     assert owners.of_receivers(second, tokenizer, owners.cast(10, 7, pair))[0] > 0.8
 
 # %% [markdown]
-# In both models one head alone turns the answer around. The shortcut is the same, but its place is not: *head 1 of layer 0* means nothing in another model. [[another-head]]
+# In both models one head alone turns the answer around in sentences with *gave*. The shortcut is the same, but its place is not: *head 1 of layer 0* means nothing in another model. [[another-head]]
 #
 # Is this *the* mark? Two tests can refute it: the other wording of StoryWorld, *handed ... to*, and a removal, as in lesson 07.
 
@@ -598,21 +605,27 @@ for pair in pairs[:3]:
 from tinylm_lib.interventions import intervene
 
 handed_ids = owners.encoded(tokenizer, owners.texts_of(["A hands"], crowd))  # (20, T)
-handed_at = [reading.GIVER, reading.HANDED_TO]
+handed_at = {reading.GIVER: reading.HANDED_TO, reading.HANDED_TO: reading.GIVER}
 for heads in ([1], [1, 2]):
     p = giver_named(model, 0, heads, handed_ids, handed_at)
     print(f"handed, heads {heads} exchanged: giver {p:.2f}")
-with intervene(model, silence=[(0, 1)]):
+one_mark = [giver_named(model, 0, [1], ids, {at: gave_at[at]}) for at in gave_at]
+print("gave, one mark wrong: giver", *(f"{p:.2f}" for p in one_mark))
+removed = [(0, 1)]  # try [(0, 1), (0, 0)]
+with intervene(model, silence=removed):
     kept = owners.who(model, tokenizer, crowd, ["A gives"])["B"]
-print(f"gave, head 1 removed: receiver {kept:.2f}")
+print(f"gave, {removed} removed: receiver {kept:.2f}")
 
 # %% tags=["source-hidden"] evidence="not-the-only-mark" tried="held-out"
-# Checked with other pairs: a wrong mark turns the answer in *gave*, but it is not the only one.
+# Checked with ten pairs: in *gave* both marks turn the answer, one does not; and others mark, too.
 assert giver_named(model, 0, [1], ids, gave_at) > 0.9 > 0.4 > giver_named(model, 0, [1], handed_ids, handed_at)
-assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and kept > 0.85
+assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and max(one_mark) < 0.45
+for silence, low, high in (([(0, 1)], 0.85, 1), ([(0, 1), (0, 0)], 0.4, 0.85)):
+    with intervene(model, silence=silence):
+        assert low <= owners.who(model, tokenizer, crowd, ["A gives"])["B"] <= high
 
 # %% [markdown]
-# Both refute it. With *handed* a second head marks as well, and without head 1 the receiver is still named. What we may say: **a wrong mark of head 1 is enough to turn the answer around in sentences with *gave*. It is not the only mark.** [[not-the-only-mark]]
+# Both refute it. With *handed* a second head marks as well, and without head 1 the receiver is still named. (Without heads 0 and 1 far less often.) What we may say: **in sentences with *gave*, exchanging what head 1 has found at the two names is enough to turn the answer around. One wrong mark is not, and it is not the only mark.** [[not-the-only-mark]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Each sentence about the inside of a model needs the experiment that could have refuted it.
@@ -626,7 +639,7 @@ assert giver_named(model, 0, [1, 2], handed_ids, handed_at) > 0.9 and kept > 0.8
 #
 # **Cut if short.** The last paragraph.
 #
-# **Tried.** Ten pairs of names: after *One day* 0.37 to 0.60, after *Then* 0.93 to 0.99.
+# **Tried.** Ten pairs of names: after *One day* 0.37 to 0.60, after *Then* 0.93 to 0.99. Means: *Soon* 0.92, *Afterwards* 0.84, *There* 0.75, *One dark morning,* 0.52.
 
 # %% [markdown] deck="Five things we saw, and what became of them"
 # ## 6. What may we claim?
@@ -641,12 +654,12 @@ print(f"after {opening!r}: the receiver has {in_short.mean():.2f}")
 
 # %% tags=["source-hidden"] evidence="short-texts" tried="held-out"
 # Checked with all ten pairs: it depends on how the sentence begins.
-for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
+for begins, low, high in (("One day", 0.3, 0.7), (" Then", 0.85, 1), (" Soon", 0.8, 1)):
     brief = [f"{begins} {pair[0]}" + short.format(*pair) for pair in pairs]
     assert low <= owners.probs_of(model, tokenizer, [pair[1] for pair in pairs], brief).mean() <= high
 
 # %% [markdown]
-# Change the line: the rule depends on how the sentence begins. [[short-texts]] So each claim holds for the texts that we have tried.
+# Change the line: the model copies after a beginning that gifts have in StoryWorld (*Then*, *Soon*); after *One day* it is a coin. [[short-texts]] So each claim holds for the texts that we have tried.
 #
 # | we saw | it suggested | we changed | it turned out |
 # |---|---|---|---|
@@ -675,13 +688,13 @@ for begins, low, high in (("One day", 0, 0.75), (" Then", 0.85, 1)):
 # %% [markdown] deck="Look, then change, then say only what survived"
 # ## What you have now
 # - A score can hide a rule: the model is always right about an owner after one gift, and about half of the time otherwise. [[sure-or-lost]]
-# - It copies the receiver of a gift, and does not track who has what. [[copies-receiver]]
+# - In stories like StoryWorld's it copies the receiver of a gift, and does not track who has what. [[copies-receiver]]
 # - What can be read is not what is used: the receiver is readable at many positions, and taken from two. [[readable-not-used]]
 # - A probe can learn what the model never knew, so it needs a control task. [[control-task]]
-# - In the stories in which the model is lost, no probe found the owner at the last word, because one of the two labels that determine it is not there. [[knows-no-more]]
-# - A push along the direction in which gifts differ changes the answer; directions that vary as other texts do change it less. [[steered]]
-# - A second model, from another start, learned the same shortcut and marks the receiver in another head. [[another-head]]
-# - A wrong mark of one head is enough to turn the answer, but it is not the only mark. [[not-the-only-mark]]
+# - Where the model is lost, no probe found the owner at the last word: one of the two labels that determine it is not there. [[knows-no-more]]
+# - After a trade, a push along the direction in which gifts differ changes the answer; most other directions change it less. [[steered]]
+# - A second model, from another start, learned the same shortcut and in sentences with *gave* it marks the receiver in another head. [[another-head]]
+# - Exchanging both marks of one head turns this answer, one wrong mark does not. Others mark, too. [[not-the-only-mark]]
 #
 # Next, lesson 17: can a model be taught what we *want*?
 

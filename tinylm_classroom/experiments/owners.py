@@ -20,8 +20,8 @@ BEGINNING = (
 EVENTS = {
     "A gives": " Then {A} gave {B} the {colour1} {thing1}.",
     "B gives": " Then {B} gave {A} the {colour2} {thing2}.",
-    "A gives on": " Then {A} gave {B} the {colour2} {thing2}.",
-    "B gives on": " Then {B} gave {A} the {colour1} {thing1}.",
+    "A gives B's thing": " Then {A} gave {B} the {colour2} {thing2}.",
+    "B gives A's thing": " Then {B} gave {A} the {colour1} {thing1}.",
     "trade": " Then they traded their things.",
     "A hands": " Soon {A} handed the {colour1} {thing1} to {B}.",
     "B hands": " Soon {B} handed the {colour2} {thing2} to {A}.",
@@ -29,7 +29,13 @@ EVENTS = {
 WALK = " Afterwards they left {place1} for {place2}."
 MEAL = " Afterwards they shared some {food} in {place1}."
 QUESTION = " By then the {colour%d} {thing%d} belonged to"
-RECEIVED = (["A gives"], ["A gives", "trade"], ["A gives on"], ["A hands"], ["A hands", "trade"])
+RECEIVED = (
+    ["A gives"],
+    ["A gives", "trade"],
+    ["A gives B's thing"],
+    ["A hands"],
+    ["A hands", "trade"],
+)
 PEOPLE = ("Mia", "Carlos")
 GIRLS = storyworld.CLASSES["name"][:20]
 

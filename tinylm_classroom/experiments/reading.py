@@ -13,7 +13,7 @@ from tinylm_lib.model import TransformerLM
 from tinylm_lib.storyworld import CLASSES
 
 from ..shapes.capture import capture
-from .owners import cast, encoded, exact_owner, name_ids, texts_of
+from .owners import PEOPLE, cast, encoded, exact_owner, name_ids, texts_of
 
 GIFTS = (["A gives"], ["B gives"])
 LOST = (["trade"], ["A gives", "B gives"])
@@ -94,11 +94,17 @@ def readable(
 
 
 @torch.no_grad()
-def used(model: TransformerLM, tokenizer: Any, seed: int, n: int = 8) -> Tensor:
+def used(
+    model: TransformerLM,
+    tokenizer: Any,
+    seed: int,
+    n: int = 8,
+    names: tuple[str, str] = PEOPLE,
+) -> Tensor:
     """The mean probability of the other name, if one vector comes from the text in which the other
     person gives: at each depth, for each word from `FIRST` on, (L + 1, W).
     """
-    people = cast(n, seed)
+    people = cast(n, seed, names)
     runs = [streams(model, encoded(tokenizer, texts_of(gift, people))) for gift in GIFTS]
     others = name_ids(tokenizer, people, "A")  # (B, 1)
     found = torch.empty(len(runs[0]), len(WORDS))

@@ -214,7 +214,7 @@ def steered(
             right.plot(values, height, "o", color=color, markeredgewidth=0, ls="none", **style)
         right.set_yticks(range(len(changes)), list(changes))
         right.set(xlim=(-0.02, 0.6), ylim=(len(changes) - 0.5, -0.5), xticks=[0, 0.25, 0.5])
-        right.set_xlabel("change by half a distance")
+        right.set_xlabel("change by a push of 0.5")
         right.set_ylabel(" ")
         for ax in (left, right):
             set_type(ax, 19)

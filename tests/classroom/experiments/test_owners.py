@@ -26,7 +26,7 @@ def test_the_exact_owner_follows_the_things(events, thing, role):
 
 
 def test_an_impossible_story_and_an_open_end_are_refused():
-    (text,) = owners.texts_of(["A gives on"], PEOPLE[:1])
+    (text,) = owners.texts_of(["A gives B's thing"], PEOPLE[:1])
     with pytest.raises(ValueError, match="impossible here"):
         owners.exact_owner(text)
     with pytest.raises(ValueError, match="more than one word"):
