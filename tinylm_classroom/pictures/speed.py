@@ -243,7 +243,7 @@ def tiles(weights: Tensor, size: int = 6) -> None:
         ax = figure.subplots()
         shown = weights.clone()
         shown[torch.ones_like(weights, dtype=torch.bool).triu(1)] = 0.0
-        ax.imshow(shown.sqrt(), cmap="Blues", vmin=0, vmax=1.6)
+        ax.imshow(shown.sqrt().numpy(), cmap="Blues", vmin=0, vmax=1.6)
         for row in range(n):
             for column in range(n):
                 done = (row, column) in order
