@@ -174,8 +174,8 @@ def loss_with_errors(model: TransformerLM, batches: list, n_bits: int, one_sign:
     changed = deepcopy(model)
     for weight in changed.parameters():
         if weight.ndim == 2:
-            step = weight.abs().amax(1, keepdim=True) / (2 ** (n_bits - 1) - 1)  # (N, 1)
-            error = (weight / step).round() * step - weight  # (N, K)
+            step = weight.abs().amax(1, keepdim=True) / (2 ** (n_bits - 1) - 1)
+            error = (weight / step).round() * step - weight
             weight += error.abs() if one_sign else error
     return evaluate(changed, batches).nats_per_token
 
