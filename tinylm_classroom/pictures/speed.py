@@ -16,7 +16,7 @@ from ..experiments.speed import Operation, intensity_in_bf16
 
 _TITLE = 23
 _LABEL = 19
-_WORD = 18
+_WORD = 19
 _INSIDE = 20
 _ROWS = 4
 _PALE = "#b9c4cf"
@@ -240,7 +240,7 @@ def tiles(weights: Tensor, size: int = 6) -> None:
     """Shows attention weights (T, S) in tiles, numbered in the order in which they are computed."""
     n = len(weights) // size
     order = [(row, column) for row, column in product(range(n), repeat=2) if column <= row]
-    with drawing(8.2, 6.4) as figure:
+    with drawing(8.2, 5.7) as figure:
         ax = figure.subplots()
         shown = weights.clone()
         shown[torch.ones_like(weights, dtype=torch.bool).triu(1)] = 0.0
