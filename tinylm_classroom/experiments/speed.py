@@ -5,7 +5,7 @@ compared with a roof.
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from itertools import pairwise
@@ -166,6 +166,16 @@ def under_a_roof(
         if n_rounds > 1 and max(roofs, default=0) <= ABOVE:
             break
     return peak, bandwidth, best
+
+
+def best_in_turns(
+    price: Callable[..., float], tried: Sequence[tuple[Any, ...]], turns: int = 4
+) -> list[float]:
+    """The least price of each of these arguments, measured in turns: a machine that is slower for a
+    while then disturbs all of them.
+    """
+    rounds = [[price(*arguments) for arguments in tried] for _ in range(turns)]
+    return [min(prices) for prices in zip(*rounds, strict=True)]
 
 
 @torch.no_grad()
