@@ -169,7 +169,7 @@ def under_a_roof(
 
 
 def best_in_turns(
-    price: Callable[..., float], tried: Sequence[tuple[Any, ...]], turns: int = 4
+    price: Callable[..., float], tried: Sequence[tuple[Any, ...]], turns: int = 3
 ) -> list[float]:
     """The least price of each of these arguments, measured in turns: a machine that is slower for a
     while then disturbs all of them.
