@@ -5,7 +5,7 @@ compared with a roof.
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from copy import deepcopy
 from itertools import pairwise
@@ -168,14 +168,24 @@ def under_a_roof(
     return peak, bandwidth, best
 
 
+def best_in_turns(
+    price: Callable[..., float], tried: Sequence[tuple[Any, ...]], turns: int = 3
+) -> list[float]:
+    """The least price of each of these arguments, measured in turns: a machine that is slower for a
+    while then disturbs all of them.
+    """
+    rounds = [[price(*arguments) for arguments in tried] for _ in range(turns)]
+    return [min(prices) for prices in zip(*rounds, strict=True)]
+
+
 @torch.no_grad()
 def loss_with_errors(model: TransformerLM, batches: list, n_bits: int, one_sign: bool) -> float:
     """The loss if all matrices are rounded, or moved as far as by rounding, but always upwards."""
     changed = deepcopy(model)
     for weight in changed.parameters():
         if weight.ndim == 2:
-            step = weight.abs().amax(1, keepdim=True) / (2 ** (n_bits - 1) - 1)  # (N, 1)
-            error = (weight / step).round() * step - weight  # (N, K)
+            step = weight.abs().amax(1, keepdim=True) / (2 ** (n_bits - 1) - 1)
+            error = (weight / step).round() * step - weight
             weight += error.abs() if one_sign else error
     return evaluate(changed, batches).nats_per_token
 

@@ -3,6 +3,7 @@ tiles of attention, and what a change is worth.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import torch
 from matplotlib.axes import Axes
@@ -15,7 +16,7 @@ from ..experiments.speed import Operation, intensity_in_bf16
 
 _TITLE = 23
 _LABEL = 19
-_WORD = 18
+_WORD = 19
 _INSIDE = 20
 _ROWS = 4
 _PALE = "#b9c4cf"
@@ -238,12 +239,12 @@ def update(spent: Mapping[str, float], best: Mapping[str, float]) -> None:
 def tiles(weights: Tensor, size: int = 6) -> None:
     """Shows attention weights (T, S) in tiles, numbered in the order in which they are computed."""
     n = len(weights) // size
-    order = [(row, column) for row in range(n) for column in range(row + 1)]
-    with drawing(8.2, 6.4) as figure:
+    order = [(row, column) for row, column in product(range(n), repeat=2) if column <= row]
+    with drawing(8.2, 5.7) as figure:
         ax = figure.subplots()
         shown = weights.clone()
         shown[torch.ones_like(weights, dtype=torch.bool).triu(1)] = 0.0
-        ax.imshow(shown.sqrt(), cmap="Blues", vmin=0, vmax=1.6)
+        ax.imshow(shown.sqrt().numpy(), cmap="Blues", vmin=0, vmax=1.6)
         for row in range(n):
             for column in range(n):
                 done = (row, column) in order
@@ -291,18 +292,7 @@ def changes(faster: Mapping[str, Mapping[str, float]]) -> None:
                 y = row + 0.2 - 0.4 * i
                 ax.plot([1, times[model]], [y, y], "-", color=hue, linewidth=9, alpha=0.5)
                 ax.plot(times[model], y, "o", color=hue, markersize=17)
-                slower = times[model] < 1
-                ax.annotate(
-                    f"{times[model]:.2g} x",
-                    (times[model], y),
-                    (-16 if slower else 16, 0),
-                    textcoords="offset points",
-                    size=_INSIDE,
-                    va="center",
-                    ha="right" if slower else "left",
-                    color=hue,
-                    weight="bold",
-                )
+                _beside(ax, times[model], y, hue)
         ax.axvline(1, color=INK, linewidth=2.5)
         highest = max(max(times.values()) for times in faster.values())
         lowest = min(min(times.values()) for times in faster.values())
@@ -342,4 +332,20 @@ def changes(faster: Mapping[str, Mapping[str, float]]) -> None:
                 for model in models
             },
         },
+    )
+
+
+def _beside(ax: Axes, times: float, y: float, hue: str) -> None:
+    """Writes how many times as fast next to its point, away from the line of 1."""
+    slower = times < 1
+    ax.annotate(
+        f"{times:.2g} x",
+        (times, y),
+        (-16 if slower else 16, 0),
+        textcoords="offset points",
+        size=_INSIDE,
+        va="center",
+        ha="right" if slower else "left",
+        color=hue,
+        weight="bold",
     )

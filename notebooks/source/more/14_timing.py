@@ -231,9 +231,83 @@ assert away["learned positions instead of rotary"] > 3
 assert sorted(abs(n_errors) for n_errors in away.values())[-2] < 3
 
 # %% [markdown]
-# Only learned positions are worse by more than three standard errors, and after 30 updates they were ahead. [[long-ablation]] AdamW is 2.3 standard errors behind, which seven comparisons can produce by chance: it takes more seeds to know. For the constant learning rate all three seeds are above those of the whole recipe, but its mean is less than 1 standard error away.
+# Only learned positions are worse by more than three standard errors, and in the short run they were ahead. [[long-ablation]] AdamW is 2.3 standard errors behind, which seven comparisons can produce by chance: it takes more seeds to know. For the constant learning rate all three seeds are above those of the whole recipe, but its mean is less than 1 standard error away.
 #
 # "No difference to be seen" does not mean that a choice has no effect. A smaller effect needs more seeds: four times as many for half the standard error.
+
+# %% [markdown]
+# ## 4. Two changes to time
+# Here are two changes that engineers make to training, to try out what you know. **Recomputing** keeps only what enters each block, and computes the rest again in the backward pass ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)): less memory, more work. First make sure that nothing else changed; then time both in turns.
+
+# %%
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tinylm_lib import TransformerLM, preset
+
+_ = torch.manual_seed(14)
+model = TransformerLM(preset("modern", vocab_size=345, d_model=64, n_layers=4, n_heads=4))
+ids = torch.randint(345, (8, 64))  # (B, T)
+
+
+# %%
+def gradient(recompute):
+    model.recompute = recompute
+    model.zero_grad()
+    cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()  # any targets will do
+    return model.blocks[0].ffn.up_proj.weight.grad.clone()
+
+
+# %% rows=["S4-61"] evidence="recomputed" tried="exact"
+torch.testing.assert_close(gradient(True), gradient(False))
+clock = {True: [], False: []}
+for _ in range(20):
+    for recompute in clock:
+        start = time.perf_counter()
+        _ = gradient(recompute)
+        clock[recompute].append(time.perf_counter() - start)
+print("recomputed:", measured(min(clock[True]) / min(clock[False]), "times as long", 0.1, 10))
+
+# %% [markdown]
+# The gradient is the same [[recomputed]]; by FLOPs it takes four forward passes instead of three, and the operations between the products are repeated as well.
+#
+# **Mixed precision** in fp16 needs more care than bf16, because fp16 ends at 65,504 and small gradients become 0. So the loss is multiplied by a large number before the backward pass, and the gradients are divided again before the update: **loss scaling** ([Micikevicius et al. 2018](https://arxiv.org/abs/1710.03740)). Here is the whole loop, on a toy rule: each number is 7 more than the one before, modulo 32.
+
+
+# %%
+def mixed_update(net, adamw, scaler, x, y):
+    adamw.zero_grad()
+    with torch.amp.autocast("cpu", dtype=torch.float16):
+        loss = cross_entropy(net(x).flatten(0, 1).float(), y.flatten())
+    scaler.scale(loss).backward()
+    scaler.unscale_(adamw)  # before clipping, which would otherwise see the multiplied gradients
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    scaler.step(adamw)  # skipped if a gradient is infinite
+    scaler.update()
+    return loss.item()
+
+
+# %%
+def mixed_losses(seed, n_updates=100):
+    torch.manual_seed(seed)
+    net = TransformerLM(preset("modern", vocab_size=32, d_model=32, n_layers=1, n_heads=2, max_seq_len=24))
+    adamw, scaler = torch.optim.AdamW(net.parameters(), lr=1e-2), torch.amp.GradScaler("cpu")
+    found = []
+    for _ in range(n_updates):
+        numbers = (torch.randint(32, (8, 1)) + 7 * torch.arange(25)) % 32  # (8, 25)
+        found.append(mixed_update(net, adamw, scaler, numbers[:, :-1], numbers[:, 1:]))
+    return found
+
+
+# %% rows=["S4-53"] evidence="mixed-precision" tried="seeds"
+for seed in SEEDS:
+    curve = mixed_losses(seed)
+    assert curve[-1] < 0.3 * curve[0]
+ends = torch.finfo(torch.float16)
+print(f"fp16 ends at {ends.max:,.0f}; five seeds have learned the rule")
+
+# %% [markdown]
+# All five seeds learn the rule. [[mixed-precision]] Whether it is *faster* depends on the processor: without instructions for 16 bits it is slower. Time it in turns.
 
 # %% [markdown]
 # ## What you have now
@@ -242,8 +316,11 @@ assert sorted(abs(n_errors) for n_errors in away.values())[-2] < 3
 # - With seven comparisons "all three seeds are higher" is often chance, and three standard errors rarely are. [[null-tables]]
 # - Learned positions were ahead in a short run. [[short-ablation]]
 # - In a longer, recorded one they were behind: an ablation measures a choice at one size and one length. [[long-ablation]]
+# - Recomputing leaves the gradient as it is. [[recomputed]]
+# - With a scaled loss a small model learns in fp16. [[mixed-precision]]
 
 # %% [markdown]
 # ## Sources
 # - The minimum of several timings: the documentation of Python's [`timeit`](https://docs.python.org/3/library/timeit.html), `Timer.repeat`.
+# - Recomputing: Chen et al. 2016, [*Training Deep Nets with Sublinear Memory Cost*](https://arxiv.org/abs/1604.06174), section 3. Loss scaling: Micikevicius et al. 2018, [*Mixed Precision Training*](https://arxiv.org/abs/1710.03740), section 3.
 # - Several seeds and standard errors in this field: Agarwal et al. 2021, [*Deep Reinforcement Learning at the Edge of the Statistical Precipice*](https://arxiv.org/abs/2108.13264), section 3.

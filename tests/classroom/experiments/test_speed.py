@@ -74,3 +74,14 @@ def test_errors_of_one_sign_are_worse(model):
     exact = speed.loss_with_errors(model, batches, 16, True)
     assert abs(speed.loss_with_errors(model, batches, 8, False) - exact) < 0.1
     assert speed.loss_with_errors(model, batches, 2, False) != exact
+
+
+def test_prices_are_measured_in_turns():
+    asked = []
+
+    def price(name: str, n: int = 1) -> float:
+        asked.append(name)
+        return float(len(asked) * n)
+
+    assert speed.best_in_turns(price, [("a",), ("b", 10)], turns=2) == [1.0, 20.0]
+    assert asked == ["a", "b", "a", "b"]
