@@ -116,6 +116,8 @@ MODULES = {
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
     "owners": "experiments.owners",
+    "scale": "experiments.scale",
+    "scale_figures": "pictures.scale",
     "softmax_figures": "pictures.softmax",
     "position_figures": "pictures.positions",
     "positions": "experiments.positions",
