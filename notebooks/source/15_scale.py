@@ -23,7 +23,7 @@
 #
 # **Cut if short.** The table of three models; say that 6 N D is right to about a seventh.
 #
-# **Tried.** TRIED1
+# **Tried.** Section 1's contest, each seed alone: 11,820 parameters win both times, 1.41 against 1.43 and 1.47 for the next size and 1.71 and 1.72 for the smallest; with 16 texts for each update 7,240 and 11,820 win (1.83 and 1.80).
 
 # %% [markdown]
 # ## 1. Two things to buy
@@ -116,42 +116,42 @@ predict(
 #
 # **Cut if short.** The second recipe; say its result: the valley remains, and it is flatter.
 #
-# **Tried.** TRIED2
+# **Tried.** The older record had 16 texts for each update, and its best size grew with each budget. With 4 texts it is 11,810, 17,239, about 53,000 and about 45,000: the last valley is so flat that the two seeds give 32,000 and 61,000. Without any one size: 10,000 to 12,000, 16,000 to 20,000, 49,000 to 57,000, 32,000 to 51,000. So "it grows with each budget" has fallen, and "the tokens grow" stands in all 15 subsets. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion).
 
 # %% [markdown]
 # ## 2. One budget, many sizes
-# Here are four budgets, each four times the one before. Two seeds for each size were trained and recorded (`tools/scaling.py`); each update read 4 texts. A parabola over the logarithm of the size is fitted to each budget, and its lowest point has a star, as in [Hoffmann et al. (2022)](https://arxiv.org/abs/2203.15556), section 3.2.
+# Here are four budgets, each four times the one before. Two seeds for each size were trained and recorded, with 4 texts for each update (`tools/scaling.py`). A parabola over the logarithm of the size is fitted to each budget, and a star marks its lowest point, as in [Hoffmann et al. (2022)](https://arxiv.org/abs/2203.15556), section 3.2.
 
 # %%
 world = scale.stories(tokenizer, 2_000)  # to read, and 300 new stories with their floor
 
-# %% tags=["signature", "source-hidden"] deck="Every budget has a best size, and it grows with the budget"
+# %% tags=["signature", "source-hidden"] deck="Every budget has a best size"
 figures.valleys(recorded, world.floor)
 
 # %% [markdown]
-# Curves of equal compute are called **IsoFLOP** curves. With more compute the bottom moves down and to the right. How does the best model spend its budget?
+# Curves of equal compute are called **IsoFLOP** curves. With more compute the bottom moves down. How does the best model spend its budget?
 
 # %% deck="More compute: a larger model, and more text for it"
 best = {budget: scale.best_of(scale.of_budget(recorded, budget)) for budget in budgets}
 # ESSENTIAL
 for budget, N in best.items():
     D = budget / (6 * N)
-    print(f"{budget:.1e} FLOPs: {N:>7,.0f} parameters, {D:>9,.0f} tokens ({D / N:.0f} each)")
+    each = f"{D / N:.0f} tokens each"
+    print(f"{budget:.1e} FLOPs: {N:>6,.0f} parameters, {D:>9,.0f} tokens, {each}")
 # END
 
 # %% tags=["source-hidden"] evidence="valleys" tried="held-out"
-# Checked: also without any one of the sizes, and with each seed alone, best size and tokens grow with the budget.
-subsets = [[run for run in recorded if run.size != n] for n in {run.size for run in recorded}]
+# Checked without any one of the sizes, and with each seed alone: the best model of each budget reads more text than
+# that of the one before, and over all budgets it grows.
+subsets = [[run for run in recorded if run.size != n] for n in sorted({run.size for run in recorded})]
 subsets += [[run for run in recorded if run.seed == seed] for seed in (0, 1)]
 for some in subsets:
-    sizes = [scale.best_of(scale.of_budget(some, budget)) for budget in budgets]
-    pairs = list(zip(budgets, sizes, strict=True))
-    assert sizes == sorted(sizes) and all(
-        b / n < c / m for (b, n), (c, m) in zip(pairs, pairs[1:], strict=False)
-    )
+    of_some = [scale.best_of(scale.of_budget(some, budget)) for budget in budgets]
+    texts = [budget / n for budget, n in zip(budgets, of_some, strict=True)]
+    assert texts == sorted(texts) and of_some[3] > 2 * of_some[0]
 
 # %% [markdown]
-# With each larger budget the best model is larger, *and* it reads more text. [[valleys]] The bottoms are flat, so the exact numbers are rough.
+# The best model of a larger budget reads more text each time, and over all four budgets it also grows. [[valleys]] But the bottoms are flat, so the exact sizes are rough: from the third budget to the fourth the best size does not grow, and for the fourth one the two seeds disagree by a factor of two.
 #
 # ### Break it: hold something else equal
 # A colleague compares sizes after equal numbers of *tokens*. We train two sizes ourselves, with three seeds: at equal compute first, then with equal text.
@@ -166,20 +166,20 @@ def loss_after(width, tokens, seed):
 
 
 SEEDS = range(3)
-N = {width: scale.size_of(tokenizer, width) for width in (8, 32)}
-D = {width: 4e9 / (6 * N[width]) for width in N}  # 4 billion FLOPs for each
-losses = {f"{N[width]:,} parameters, {D[width]:,.0f} tokens": width for width in N}
-losses = {
-    name: [loss_after(width, D[width], seed) for seed in SEEDS] for name, width in losses.items()
-}
+sizes = {width: scale.size_of(tokenizer, width) for width in (8, 32)}
+reads = {width: 4e9 / (6 * size) for width, size in sizes.items()}  # tokens
+losses = {}
+for width, size in sizes.items():
+    name = f"{size:,} parameters, {reads[width]:,.0f} tokens"
+    losses[name] = [loss_after(width, reads[width], seed) for seed in SEEDS]
 
 # %% tags=["source-hidden"] deck="Now the larger model reads as much text as the smaller one. Which wins?"
 at_equal_compute = list(losses.values())
-same_text = [loss_after(32, D[8], seed) for seed in SEEDS]
+same_text = [loss_after(32, reads[8], seed) for seed in SEEDS]
 smaller_first = max(at_equal_compute[0]) < min(at_equal_compute[1])
 larger_then = max(same_text) < min(at_equal_compute[0])
 predict(
-    f"At equal compute the smaller model {'wins' if smaller_first else 'loses'}, with all three seeds. Now both read {D[8]:,.0f} tokens. Which model wins?",
+    f"At equal compute the smaller model {'wins' if smaller_first else 'loses'}, with all three seeds. Now both read {reads[8]:,.0f} tokens. Which model wins?",
     key=lambda: "the larger one" if larger_then else "?",
     choices={
         "the smaller one again": "It won because it read more text for the same compute. Now both read the same.",
@@ -192,7 +192,7 @@ predict(
 # %% deck="Equal compute or equal text: another winner"
 from tinylm_classroom import learned
 
-losses[f"{N[32]:,} parameters, {D[8]:,.0f} tokens"] = same_text
+losses[f"{sizes[32]:,} parameters, {reads[8]:,.0f} tokens"] = same_text
 # ESSENTIAL
 for name, of_seeds in losses.items():
     print(f"{name}: loss", ", ".join(learned(loss, 1, 4) for loss in of_seeds))
@@ -200,7 +200,7 @@ for name, of_seeds in losses.items():
 
 # %% tags=["source-hidden"] evidence="equal-what" tried="seeds"
 # Checked: with all seeds the smaller model wins at equal compute, and the larger one with equal text.
-assert smaller_first and larger_then and 6 < N[32] / N[8] < 7
+assert smaller_first and larger_then and 6 < sizes[32] / sizes[8] < 7
 
 # %% [markdown]
 # There is no error message, and each line is true. But the winner with equal text spent more than six times the compute. [[equal-what]] If you compare sizes, say what you held equal.
@@ -208,21 +208,23 @@ assert smaller_first and larger_then and 6 < N[32] / N[8] < 7
 # ### Is it the size, or the recipe?
 # The largest models of a budget make few updates. Does their slope come from that? The budget of 10 billion FLOPs again, with 16 texts for each update and so a quarter of the updates:
 
-# %% tags=["source-hidden"] deck="RECIPETITLE"
+# %% tags=["source-hidden"] deck="16 texts for each update: worse, and a steeper slope"
 by_recipe = {"4 texts": same_budget, "16 texts": scale.of_budget(scale.recorded(16), 1e10)}
-figures.recipes(by_recipe, "RECIPETITLE")
+figures.recipes(by_recipe, "16 texts for each update: worse, and a steeper slope")
 
 # %% tags=["source-hidden"] evidence="second-recipe" tried="held-out"
-# Checked with each seed alone: the valley is there with both recipes, and the slope at the right is steeper with 16.
-for seed in (0, 1):
-    rises = {}
-    for name, some in by_recipe.items():
-        of_seed = {run.size: run.loss for run in some if run.seed == seed}
-        rises[name] = of_seed[max(of_seed)] - min(of_seed.values())
-    assert 0.03 < rises["4 texts"] < 0.5 * rises["16 texts"], rises
+# Checked with two budgets, each seed alone: the slope at the right is steeper with 16 texts, and there with 4.
+for budget, seed in ((1e10, 0), (1e10, 1), (4e10, 0), (4e10, 1)):
+    rises = []
+    for runs in (recorded, scale.recorded(16)):
+        of_seed = {run.size: run.loss for run in scale.of_budget(runs, budget) if run.seed == seed}
+        rises.append(of_seed[max(of_seed)] - min(of_seed.values()))
+    assert 0.1 < rises[0] < 0.7 * rises[1]
+extra = [scale.mean_loss(by_recipe["16 texts"], n) - scale.mean_loss(same_budget, n) for n in (3_108, 11_820, 47_392)]
+assert 0.15 < extra[0] < extra[1] < extra[2]
 
 # %% [markdown]
-# RECIPETEXT [[second-recipe]] So a valley belongs to a recipe as well as to a language, and anyone who compares sizes must tune the recipe at each size.
+# With 16 texts every size is worse, and the larger ones most, because they make the fewest updates. So a part of the slope is the recipe, but with both recipes it is there. [[second-recipe]] A valley belongs to a recipe as well as to a language, and anyone who compares sizes must tune the recipe at each size.
 
 # %% [markdown]
 # ### Your turn: plan a training
@@ -265,29 +267,32 @@ hint("compute_optimal")
 #
 # **Cut if short.** The two models with the same loss.
 #
-# **Tried.** TRIED3
+# **Tried.** All 53 recorded runs with 4 texts. Above a loss of 1.3 no kind but pronouns is below 2.4 nats. In an older record with 16 texts for each update the order was the same. Pairs that differ in their seed alone and have losses within 0.02: 0.98 (places, 141,824 parameters) and 0.83 (places, 287,968 parameters) are the largest differences in the fraction right; an older record had a third pair (1.01 and 1.00: places 16 % and all).
 
 # %% [markdown]
 # ## 3. What the loss hides
 # The loss falls from valley to valley. Does a model get a little better at everything? StoryWorld knows which words are determined by an earlier sentence: whether it must be *he* or *she*, a name, an object, a place, a quotation or a trait. For each kind we measure how far the model's distribution is from the exact one, with the **Kullback-Leibler divergence** (lesson 03), in nats. At 0 the model knows all that can be known; a coin between *he* and *she* has ln 2 = 0.69.
 
-# %% tags=["source-hidden"] deck="PREDICT3TITLE"
+# %% tags=["source-hidden"] deck="From the second budget to the third the loss falls by a quarter. What is known now?"
 at_best = {budget: scale.nats_at(recorded, budget, best[budget]) for budget in budgets}
-known = [kind for kind in scale.KINDS if at_best[budgets[1]][kind] < 0.1]
+known = [kind for kind, nats in at_best[budgets[2]].items() if nats < 0.1]
 predict(
-    "The best model of the second budget has a much lower loss than that of the first. Which of the six kinds does it know almost completely (below 0.1 nats)?",
-    key=lambda: "none of them" if not known else "?",
+    "From the best model of the second budget to that of the third the loss falls from 1.3 to 1.0. Which of the six kinds of words does the third one know almost completely (below 0.1 nats)?",
+    key=lambda: "one of them" if known == ["pronoun"] else "?",
     choices={
-        "all of them": "That would be progress everywhere. Most words of a story need no look back at all.",
-        "pronouns": "It has come closer, and it is better than a coin. That is not yet knowing.",
-        "none of them": "",
+        "all of them": "That would be progress everywhere. Skills arrive one after the other.",
+        "one of them": "",
+        "none of them": "Then the loss would fall by better guesses alone. Something is looked up now.",
     },
-    because="What it has learned is which words are frequent and which follow which.",
+    because="Pronouns are known. Names, places and traits have begun, objects and quotations hardly.",
 )
 
 # %% tags=["source-hidden"] deck="Skills arrive one after the other"
-gap = scale.gaps(model, tokenizer, world.held_out[:40])
-figures.skills(recorded, {kind: gap[kind].nats for kind in scale.KINDS}, scale.loss_of(model, tokenizer, world))
+from tinylm_lib.storyworld import gaps
+
+gap = gaps(model, tokenizer, world.held_out[:40])
+shipped_nats = {kind: gap[kind].nats for kind in scale.KINDS}
+figures.skills(recorded, shipped_nats, scale.loss_of(model, tokenizer, world))
 
 # %% deck="The best model of each budget, kind by kind"
 print(f"{'FLOPs':>8}" + "".join(f"{kind:>11}" for kind in scale.KINDS))
@@ -297,25 +302,32 @@ for budget, nats in at_best.items():
 # END
 
 # %% tags=["source-hidden"] evidence="one-kind" tried="held-out"
-# Checked: KINDSCHECK
-pass
+# Checked with all runs: above a loss of 1.3 nothing but pronouns is looked up; near the best size of the largest budget
+# pronouns, names and places are known, and quotations are not.
+early = [run.nats for run in recorded if run.loss > 1.3]
+late = [run.nats for run in scale.of_budget(recorded, budgets[3]) if 30_000 < run.size < 50_000]
+assert len(early) > 20 and min(min(nats[1:]) for nats in early) > 2.4
+assert len(late) == 4 and max(max(nats[i] for i in (0, 1, 3)) for nats in late) < 0.15 < 1 < min(n[4] for n in late)
 
 # %% [markdown]
-# KINDSTEXT [[one-kind]] Does the loss determine what a model knows? Among the recorded runs there are pairs with nearly the same loss:
+# No run with a loss above 1.3 looks up anything but pronouns, so down to there the loss falls because the models learn which words are frequent and which follow which. Pronouns come first, then in most runs names and places; at the best size of the largest budget quotations are still missing. [[one-kind]] Does the loss determine what a model knows? Here are two recorded runs of one size, one budget and one recipe, with other first weights and batches:
 
 # %% deck="The same loss, other skills"
-SAMELOSS = 0
 pair = scale.alike(recorded, 0.02)
+# ESSENTIAL
+print(f"{pair[0].size:,} parameters {'':<8}" + "".join(f"{k:>10}" for k in scale.KINDS))
 for run in pair:
-    right = {kind: f"{r:.0%}" for kind, r in zip(scale.KINDS, run.right, strict=True)}
-    print(f"{run.size:,} parameters, seed {run.seed}, loss {run.loss:.2f}: {right}")
+    right = "".join(f"{fraction:>10.0%}" for fraction in run.right)
+    print(f"seed {run.seed}, loss {run.loss:.2f}, right: {right}")
+# END
 
 # %% tags=["source-hidden"] evidence="same-loss" tried="seeds"
-# Checked: SAMECHECK
-pass
+# Checked: two pairs of runs that differ in their seed alone have losses within 0.02, and a kind that one knows.
+differences = [scale.other_skills(*both) for both in scale.pairs_alike(recorded, 0.02)]
+assert sum(far > 0.8 for far in differences) >= 2
 
 # %% [markdown]
-# SAMETEXT [[same-loss]]
+# Their losses differ by 0.01, yet one knows all places and the other nearly none, while the other knows all objects. So the same loss can hide different skills, and a part of their order is chance. [[same-loss]]
 #
 # Steps like these in large models were called *emergent abilities* ([Wei et al. 2022](https://arxiv.org/abs/2206.07682)). [Schaeffer et al. (2023)](https://arxiv.org/abs/2304.15004) showed that many of them come from the measure: a fraction of right answers jumps where the probability of the right answer grows smoothly. That is why the picture shows nats, which can move gradually.
 
@@ -332,7 +344,7 @@ pass
 #
 # **Cut if short.** The shape trace.
 #
-# **Tried.** TRIED4
+# **Tried.** Fitted to two budgets, the law misses the third by up to 0.20 and the fourth by 0.18 to 0.38. Fitted to three, the fourth by 0.10 to 0.30, always too high; the spread of the seeds is 0.03. E with three budgets 0.83, with all 0.24, with one seed 0.23 and 0.25, without one size -0.12 to 0.40; the floor is 0.66. On a grid of four sizes and four lengths, 16 texts and three seeds, E went from below 0 to above the floor.
 
 # %% [markdown]
 # ## 4. A law, and what it cannot know
@@ -396,15 +408,15 @@ predict(
     "The law was fitted to three budgets. How will it predict the losses of the fourth?",
     key=lambda: "too high" if min(misses) > 0.05 else "too low" if max(misses) < -0.05 else "?",
     choices={
-        "too low": "So it would be if the models stopped learning. Look at section 3: they have just begun to look things up.",
+        "too low": "So it would be if the models had learned nearly everything. Look at section 3: they have just begun to look things up.",
         "too high": "",
         "about right": "So it would be if the losses followed the formula. But skills arrive in steps.",
     },
-    because="The formula is smooth. It cannot know that with more compute the models begin to look words up.",
+    because="The formula is smooth. Our losses wait near 1.3, and fall again when more kinds of words are looked up.",
 )
 
-# %% tags=["source-hidden"] deck="LAWTITLE"
-figures.beyond(recorded, lambda N, D: predicted(law, N, D), budgets[:3], world.floor, "LAWTITLE")
+# %% tags=["source-hidden"] deck="The law misses the next budget"
+figures.beyond(recorded, lambda N, D: predicted(law, N, D), budgets[:3], world.floor, "The law misses the next budget")
 
 # %% [markdown]
 # And how well is $E$ known? We fit to all runs, then to each seed alone, and without each size:
@@ -414,16 +426,22 @@ refits = {"all runs": [fit(scale.as_points(recorded))]}
 refits["one seed"] = [fit(scale.as_points(recorded, seed=seed)) for seed in (0, 1)]
 all_sizes = sorted({run.size for run in recorded})
 refits["one size less"] = [fit(scale.as_points(recorded, without=n)) for n in all_sizes]
+lowest = min(run.loss for run in largest)
+print(f"three budgets: E {law['E']:.2f}; the next budget's best loss {lowest:.2f}")
 for name, laws in refits.items():
-    E = [each["E"] for each in laws]
-    print(f"{name:<13}: E from {min(E):.2f} to {max(E):.2f} (floor {world.floor:.2f})")
+    E = [of_some["E"] for of_some in laws]
+    print(f"{name:<13}: E {min(E):.2f} to {max(E):.2f}, floor {world.floor:.2f}")
 
 # %% tags=["source-hidden"] evidence="law-misses" tried="held-out"
-# Checked: LAWCHECK
-pass
+# Checked: each run of the budget that the fit has not seen is missed by several times the spread of the seeds; E of
+# three budgets is above losses that were measured, E of all of them is below the floor, with each seed and size less.
+spread = scale.spread_of_seeds(recorded)
+assert spread < 0.05 and min(misses) > 0.06 and sum(misses) / len(misses) > 4 * spread
+assert law["E"] > min(run.loss for run in largest) and refits["all runs"][0]["E"] < world.floor - 0.15
+assert max(each["E"] for laws in refits.values() for each in laws) < world.floor - 0.1
 
 # %% [markdown]
-# LAWTEXT [[law-misses]]
+# The law misses the next budget by several times the spread of the seeds. Its $E$ was above losses that we measured afterwards, and the $E$ of all runs is far below the floor, which no model can reach. [[law-misses]] More seeds do not help, because the error is in the formula: it has no plateaus. Published grids are far larger, but they, too, end far below the sizes for which they are used, and for English nobody knows the floor.
 
 # %% [markdown] tags=["note"]
 # **Say.** The most quoted number of this field is 20 tokens for each parameter. Where does it come from, and what does it not say?
@@ -463,7 +481,7 @@ control(plan, exponent=[21, 17, 25], tokens_per_parameter=[1, 5, 20, 100, 1000])
 # %% tags=["source-hidden"] evidence="formula-ratios" tried="exact"
 # Checked at 33 budgets: the formula's best ratio is near 20, and falls with the budget.
 ratios = [10 ** (17 + i / 4) / 6 / valley(10 ** (17 + i / 4))[2] ** 2 for i in range(33)]
-assert 15 < min(ratios) and max(ratios) < 30 and all(x > y for x, y in zip(ratios[:-4:4], ratios[4::4], strict=True))
+assert min(ratios) > 15 and max(ratios) < 30 and all(x > y for x, y in zip(ratios[:-4:4], ratios[4::4], strict=True))
 
 # %% [markdown]
 # **Your task:** take 1, 20 and 1000 tokens for each parameter. How far from the bottom are you? At every budget the formula's best ratio is near 20, and it falls slowly with the budget. [[formula-ratios]] So its rule is: **let N and D grow alike**, each with about the root of C. What did people do?
@@ -524,7 +542,7 @@ assert max(much) > 4 * min(much) and max(little) < 1.5 * min(little)
 #
 # **Cut if short.** The view.
 #
-# **Tried.** TRIED6
+# **Tried.** Five other sets of 16 texts: 12 and 4 are off, 8 and 8 agree to 1 in 1,000. The bytes are computed.
 
 # %% [markdown]
 # ## 6. Many machines
@@ -554,7 +572,8 @@ from tinylm_lib.data import RandomWindows
 def gradient(pupil, x, y):
     """All gradients of the mean loss, as one long vector."""
     loss = cross_entropy(pupil(x).flatten(0, 1), y.flatten())
-    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(pupil.parameters()))])
+    all_of_them = torch.autograd.grad(loss, list(pupil.parameters()))
+    return torch.cat([g.flatten() for g in all_of_them])
 
 
 # %%
@@ -581,7 +600,8 @@ predict(
 # %% deck="With unequal parts the plain mean is wrong"
 n_first = 12  # try 15 and 8
 # ESSENTIAL
-one, other = gradient(pupil, x[:n_first], y[:n_first]), gradient(pupil, x[n_first:], y[n_first:])
+one = gradient(pupil, x[:n_first], y[:n_first])
+other = gradient(pupil, x[n_first:], y[n_first:])
 off = ((one + other) / 2 - whole).norm() / whole.norm()
 print(f"{n_first} and {16 - n_first} texts: the plain mean is off by {off:.0%}")
 # END
@@ -614,10 +634,7 @@ def all_reduce_mean(gradients, n_targets):
     # SOLUTION
     total = sum(n_targets)
     weights = [n / total for n in n_targets]
-    return [
-        sum(w * g for w, g in zip(weights, of_all, strict=True))
-        for of_all in zip(*gradients, strict=True)
-    ]
+    return [sum(w * g for w, g in zip(weights, of_all, strict=True)) for of_all in zip(*gradients, strict=True)]
     # END
 
 
@@ -648,13 +665,13 @@ hint("all_reduce_mean")
 # %% [markdown] deck="A budget has two sides, and one size is best"
 # ## What you have now
 # - Training takes about 6 N D FLOPs: in the three models of our table a little more in texts of full length, a little less in short ones. [[six-n-d]]
-# - In the recorded experiment each budget had a best size, which grew with the budget, and so did its number of tokens. [[valleys]]
+# - In the recorded experiment each budget had a best size. A larger budget was best spent on more text, and over a factor of 64 also on a larger model. [[valleys]]
 # - At equal compute the smaller of two models won, with equal text the larger one. [[equal-what]]
-# - SUMRECIPE [[second-recipe]]
-# - SUMKINDS [[one-kind]]
+# - A valley belongs to a recipe: with 16 texts for each update instead of 4 its slope was steeper. [[second-recipe]]
+# - The kinds of words that must be looked up arrive one after the other, pronouns first. [[one-kind]]
 # - Two models with the same loss can know different things. [[same-loss]]
-# - SUMLAW [[law-misses]]
-# - Chinchilla's rule is to let N and D grow alike, with about 20 tokens for each parameter. [[formula-ratios]] 
+# - A scaling law is a curve that is fitted to measurements. Ours missed the next budget, and its irreducible loss E is not the floor. [[law-misses]]
+# - Chinchilla's rule is to let N and D grow alike, with about 20 tokens for each parameter. [[formula-ratios]]
 # - At Chinchilla's budget the published versions of the formula give ratios that differ by more than a factor of four. [[published-fits]]
 # - One GPU of 80 GB cannot train a model of 7 billion parameters with 16 bytes for each. [[memory]]
 # - Processes with unequal parts of a batch must weight their gradients. [[unequal-parts]]

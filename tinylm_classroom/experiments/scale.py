@@ -178,12 +178,24 @@ def as_points(
     return torch.tensor(rows, dtype=torch.float64)
 
 
+def pairs_alike(runs: Sequence[Run], within: float) -> list[tuple[Run, Run]]:
+    """The pairs of one size and one budget whose losses differ by at most so much."""
+    return [
+        (a, b)
+        for a, b in combinations(runs, 2)
+        if (a.size, a.budget) == (b.size, b.budget) and abs(a.loss - b.loss) <= within
+    ]
+
+
 def alike(runs: Sequence[Run], within: float) -> tuple[Run, Run]:
-    """Of the pairs whose losses differ by at most so much, the one with the largest difference in
-    one kind of word.
-    """
-    pairs = [(a, b) for a, b in combinations(runs, 2) if abs(a.loss - b.loss) <= within]
-    return max(pairs, key=lambda pair: other_skills(*pair))
+    """Of these pairs the one with the largest difference in one kind of word."""
+    return max(pairs_alike(runs, within), key=lambda pair: other_skills(*pair))
+
+
+def spread_of_seeds(runs: Sequence[Run]) -> float:
+    """The standard deviation of the losses of runs that differ in their seed alone."""
+    squares = [(a.loss - b.loss) ** 2 / 2 for a, b in pairs_alike(runs, math.inf)]
+    return math.sqrt(sum(squares) / len(squares))
 
 
 def other_skills(one: Run, two: Run) -> float:

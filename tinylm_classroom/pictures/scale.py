@@ -69,7 +69,7 @@ def _size_ticks(ax: Axes, sizes: Sequence[int]) -> None:
 
 def valleys(runs: Sequence[Run], floor: float) -> None:
     """Shows the losses over the size, a valley for each budget with a star at its lowest point."""
-    title = "Every budget has a best size, and it grows with the budget"
+    title = "Every budget has a best size"
     stars = []
     with axes(title, "parameters", "loss (nats per token)", (11.4, 6.2)) as (figure, ax):
         budgets = budgets_of(runs)
@@ -88,8 +88,8 @@ def valleys(runs: Sequence[Run], floor: float) -> None:
         where = {"size": TYPE, "weight": "bold", "ha": "center"}
         ax.text(x[0], y[0] + 0.07, "best size", **where)
         ax.axhline(floor, **LEVEL)
-        ax.text(2_500, floor + 0.02, "floor: no model is below", color=QUIET, va="bottom", size=18)
-        ax.set(xscale="log", xlim=(2_400, 2_100_000), ylim=(0.66, 1.86))
+        ax.text(2_500, floor + 0.015, "floor: no model is below", color=QUIET, va="bottom", size=18)
+        ax.set(xscale="log", xlim=(2_400, 2_100_000), ylim=(0.58, 1.86))
         _size_ticks(ax, (3_000, 10_000, 30_000, 100_000, 300_000))
         set_type(ax, TYPE)
         ax.title.set_size(23)
@@ -97,8 +97,8 @@ def valleys(runs: Sequence[Run], floor: float) -> None:
     display(
         figure,
         alt=(
-            f"{title}. Four valleys, one for each budget, each lower and further to the right than "
-            f"the one before. Best sizes: {best_sizes} parameters."
+            f"{title}. Four valleys, one for each budget, each lower than the one before. Best "
+            f"sizes: {best_sizes} parameters."
         ),
         caption=(
             "Each point is a run that used up its budget. To the right of a star the models have "

@@ -200,7 +200,7 @@ def critical(seed):
 
 estimates = sorted(critical(seed) for seed in SEEDS)
 print(f"noise as long as the gradient itself: at {estimates[0]:.0f} to {estimates[-1]:.0f} texts")
-assert 5 < estimates[0] and estimates[-1] < 400
+assert estimates[0] > 5 and estimates[-1] < 400
 
 # %% [markdown]
 # The estimates differ, but all are far above the 4 texts of our updates. [[critical-batch]] This holds for one moment of one training; the number grows as the loss falls (McCandlish et al. 2018).

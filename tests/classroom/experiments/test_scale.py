@@ -58,6 +58,7 @@ def test_means_nearest_sizes_points_and_pairs():
     assert len(scale.as_points(some, seed=1)) == 1 == len(scale.as_points(some, without=10_000))
     pair = scale.alike(some, 0.25)
     assert {run.loss for run in pair} == {1.5, 1.7} and scale.other_skills(*pair) == pytest.approx(0.4)
+    assert scale.pairs_alike(some, 0.1) == [] and scale.spread_of_seeds(some) == pytest.approx(0.2 / 2**0.5)
 
 
 def test_the_record_holds_four_budgets_and_a_second_recipe():
