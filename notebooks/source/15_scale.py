@@ -14,7 +14,7 @@
 #
 # **Draw.** None: the rectangle is on the screen.
 #
-# **Ask.** You have four times the compute. Who would spend everything on parameters, and who on tokens? Write the votes on the board for section 2.
+# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *The largest one* (`the largest`): It would be, if it could read as much as the others. Each of its tokens costs more.
@@ -27,9 +27,9 @@
 
 # %% [markdown]
 # ## 1. Two things to buy
-# Suppose that you get more computers. You can train a model with more **parameters**, or let it read more **tokens**. Both take **compute**, counted in floating-point operations (FLOPs, lesson 14). Small models with two layers were trained on StoryWorld, each with the same compute, 10 billion FLOPs. A larger model costs more for each token, so it read less text.
+# Suppose that you get more computers. You can train a model with more **parameters**, or let it read more **tokens**. Both take **compute**, counted in FLOPs (lesson 14). Small models were trained on StoryWorld, each with 10 billion FLOPs. A larger model costs more for each token, so it read less text.
 
-# %%
+# %% slide="skip"
 from tinylm_classroom import check, control, hint, keep, predict, scale
 from tinylm_classroom import scale_figures as figures
 
@@ -60,13 +60,13 @@ def spend(size=3_108):
 control(spend, size=sorted({run.size for run in same_budget}))
 
 # %% [markdown]
-# **Your task:** find the size with the lowest loss. How much more text did the smallest model read, and how much less the largest?
+# **Your task:** find the size with the lowest loss.
 #
 # The rectangle's sides are the parameters N and the tokens D, and its area is always the same. For each parameter and each token, training takes 2 FLOPs in the forward pass and 4 in the backward pass, so the compute is nearly
 #
 # $$C = 6ND$$
 #
-# ([Kaplan et al. 2020](https://arxiv.org/abs/2001.08361), section 2.1; they count N without embeddings, we count all). Until now C was the width of the model and D that of a head; the letters here are those of the papers. An embedding's rows are looked up and not multiplied, while attention's scores are products without parameters. How good is the rule?
+# ([Kaplan et al. 2020](https://arxiv.org/abs/2001.08361), section 2.1; they count N without embeddings, we count all). These letters are those of the papers: here C and D are not widths. An embedding's rows are looked up and not multiplied, and attention's scores are products without parameters. How good is the rule?
 
 # %% evidence="six-n-d" tried="exact"
 from tinylm_lib import preset
@@ -102,11 +102,11 @@ predict(
 )
 
 # %% [markdown] tags=["note"]
-# **Say.** One budget has one best size. What happens to it when the budget grows? Before the picture, look at the votes on the board.
+# **Say.** One budget has one best size. What happens to it when the budget grows? With four times the compute the bottom goes down; where else does it go?
 #
-# **Draw.** A valley: the size on the horizontal axis, the loss on the vertical one. Write *too small* on the left slope and *has read too little* on the right one.
+# **Draw.** None: the valleys are on the screen. The left slope is too small, the right one has read too little.
 #
-# **Ask.** With four times the compute, where does the bottom of the valley go? (Down and to the right.) And the number of tokens there? (It grows as well.)
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *The smaller one, it won before* (`the smaller one again`): It won at equal compute. Now the larger one reads the same text.
@@ -120,9 +120,9 @@ predict(
 
 # %% [markdown]
 # ## 2. One budget, many sizes
-# Here are four budgets, each four times the one before. Two seeds for each size were trained and recorded, with 4 texts for each update (`tools/scaling.py`). A parabola over the logarithm of the size is fitted to each budget, and a star marks its lowest point, as in [Hoffmann et al. (2022)](https://arxiv.org/abs/2203.15556), section 3.2.
+# Here are four budgets, each four times the one before. Two seeds for each size were recorded, with 4 texts for each update (`tools/scaling.py`). A star marks the lowest point of a parabola through each budget's losses, over the logarithm of the size, as in [Hoffmann et al. (2022)](https://arxiv.org/abs/2203.15556), section 3.2.
 
-# %%
+# %% slide="skip"
 world = scale.stories(tokenizer, 2_000)  # to read, and 300 new stories with their floor
 
 # %% tags=["signature", "source-hidden"] deck="Every budget has a best size"
@@ -154,7 +154,7 @@ for some in subsets:
 # The best model of a larger budget reads more text each time, and over all four budgets it also grows. [[valleys]] But the bottoms are flat, so the exact sizes are rough: from the third budget to the fourth the best size does not grow, and for the fourth one the two seeds disagree by a factor of two.
 #
 # ### Break it: hold something else equal
-# A colleague compares sizes after equal numbers of *tokens*. We train two sizes ourselves, with three seeds: at equal compute first, then with equal text.
+# A colleague compares sizes after equal numbers of *tokens*. We train two sizes ourselves, with three seeds.
 
 
 # %%
@@ -203,10 +203,10 @@ for name, of_seeds in losses.items():
 assert smaller_first and larger_then and 6 < sizes[32] / sizes[8] < 7
 
 # %% [markdown]
-# There is no error message, and each line is true. But the winner with equal text spent more than six times the compute. [[equal-what]] If you compare sizes, say what you held equal.
+# Each line is true. But the winner with equal text spent more than six times the compute. [[equal-what]] If you compare sizes, say what you held equal.
 #
 # ### Is it the size, or the recipe?
-# The largest models of a budget make few updates. Does their slope come from that? The budget of 10 billion FLOPs again, with 16 texts for each update and so a quarter of the updates:
+# The largest models of a budget make few updates. Does their slope come from that? Here is 10 billion FLOPs again, with 16 texts for each update and so a quarter of the updates:
 
 # %% tags=["source-hidden"] deck="16 texts for each update: worse, and a steeper slope"
 by_recipe = {"4 texts": same_budget, "16 texts": scale.of_budget(scale.recorded(16), 1e10)}
@@ -228,7 +228,7 @@ assert 0.15 < extra[0] < extra[1] < extra[2]
 
 # %% [markdown]
 # ### Your turn: plan a training
-# Suppose that the best models of all budgets had the same number of tokens for each parameter. Then section 1 is enough to plan a training. Solve $C = 6ND$ for a given ratio $D / N$.
+# If the best models of all budgets had the same number of tokens for each parameter, section 1 would be enough to plan a training. Solve $C = 6ND$ for a given ratio $D / N$.
 
 
 # %% tags=["exercise"] name="compute_optimal" minutes=8 difficulty=1 deck="Your turn: plan a training"
@@ -257,9 +257,9 @@ hint("compute_optimal")
 # %% [markdown] tags=["note"]
 # **Say.** A loss is one number for all words. What does a model with a lower loss know that the other does not?
 #
-# **Draw.** A staircase, and next to it a ramp. Which of the two is a skill?
+# **Draw.** None: the panels are on the screen.
 #
-# **Ask.** None: the prediction asks. Then: "Two models have the same loss. Do they know the same things?"
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *All kinds get better together* (`all of them`): Most words of a story need no look back at all.
@@ -271,7 +271,7 @@ hint("compute_optimal")
 
 # %% [markdown]
 # ## 3. What the loss hides
-# The loss falls from valley to valley. Does a model get a little better at everything? StoryWorld knows which words are determined by an earlier sentence: whether it must be *he* or *she*, a name, an object, a place, a quotation or a trait. For each kind we measure how far the model's distribution is from the exact one, with the **Kullback-Leibler divergence** (lesson 03), in nats. At 0 the model knows all that can be known; a coin between *he* and *she* has ln 2 = 0.69.
+# The loss falls from valley to valley. Does a model get a little better at everything? In StoryWorld some words are determined by an earlier sentence: *he* or *she*, a name, an object, a place, a quotation or a trait. For each kind we measure the **Kullback-Leibler divergence** (lesson 03) of the model's distribution from the exact one, in nats. At 0 the model knows all that can be known.
 
 # %% tags=["source-hidden"] deck="From the second budget to the third the loss falls by a quarter. What is known now?"
 at_best = {budget: scale.nats_at(recorded, budget, best[budget]) for budget in budgets}
@@ -294,23 +294,16 @@ gap = gaps(model, tokenizer, world.held_out[:40])
 shipped_nats = {kind: gap[kind].nats for kind in scale.KINDS}
 figures.skills(recorded, shipped_nats, scale.loss_of(model, tokenizer, world))
 
-# %% deck="The best model of each budget, kind by kind"
-print(f"{'FLOPs':>8}" + "".join(f"{kind:>11}" for kind in scale.KINDS))
-# ESSENTIAL
-for budget, nats in at_best.items():
-    print(f"{budget:>8.1e}" + "".join(f"{n:>11.1f}" for n in nats.values()))
-# END
-
 # %% tags=["source-hidden"] evidence="one-kind" tried="held-out"
 # Checked with all runs: above a loss of 1.3 nothing but pronouns is looked up; near the best size of the largest budget
 # pronouns, names and places are known, and quotations are not.
 early = [run.nats for run in recorded if run.loss > 1.3]
 late = [run.nats for run in scale.of_budget(recorded, budgets[3]) if 30_000 < run.size < 50_000]
 assert len(early) > 20 and min(min(nats[1:]) for nats in early) > 2.4
-assert len(late) == 4 and max(max(nats[i] for i in (0, 1, 3)) for nats in late) < 0.15 < 1 < min(n[4] for n in late)
+assert len(late) == 4 and max(max(nats[i] for i in (0, 1, 3)) for nats in late) < 0.15 < 0.5 < min(n[4] for n in late)
 
 # %% [markdown]
-# No run with a loss above 1.3 looks up anything but pronouns, so down to there the loss falls because the models learn which words are frequent and which follow which. Pronouns come first, then in most runs names and places; at the best size of the largest budget quotations are still missing. [[one-kind]] Does the loss determine what a model knows? Here are two recorded runs of one size, one budget and one recipe, with other first weights and batches:
+# No run with a loss above 1.3 looks up anything but pronouns, so down to there the loss falls because the models learn which words are frequent and which follow which. Pronouns come first, then in most runs names and places; at the best size of the largest budget quotations are not known yet. [[one-kind]] Does the loss determine what a model knows? Here are two runs that differ in their seed alone:
 
 # %% deck="The same loss, other skills"
 pair = scale.alike(recorded, 0.02)
@@ -329,14 +322,14 @@ assert sum(far > 0.8 for far in differences) >= 2
 # %% [markdown]
 # Their losses differ by 0.01, yet one knows all places and the other nearly none, while the other knows all objects. So the same loss can hide different skills, and a part of their order is chance. [[same-loss]]
 #
-# Steps like these in large models were called *emergent abilities* ([Wei et al. 2022](https://arxiv.org/abs/2206.07682)). [Schaeffer et al. (2023)](https://arxiv.org/abs/2304.15004) showed that many of them come from the measure: a fraction of right answers jumps where the probability of the right answer grows smoothly. That is why the picture shows nats, which can move gradually.
+# Steps like these in large models were called *emergent abilities* ([Wei et al. 2022](https://arxiv.org/abs/2206.07682)). Many of them come from the measure: a fraction of right answers jumps where the probability grows smoothly ([Schaeffer et al. 2023](https://arxiv.org/abs/2304.15004)). That is why the picture shows nats.
 
 # %% [markdown] tags=["note"]
 # **Say.** Labs plan trainings that they can afford only once. So they fit a curve to many small runs and read it far to the right. How far may one trust it? Here we have the next budget, and we know the floor.
 #
-# **Draw.** Points that fall and flatten, and three curves through them that end at three different heights.
+# **Draw.** None: the curves are on the screen.
 #
-# **Ask.** None: the prediction asks. Afterwards: "What would have to be true for the fitted E to be the entropy of the language?" (The formula is exact, and the recipe is the best at every size.)
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *E is the entropy of the language* (from the room): It is a parameter of a curve, far from all points.
@@ -441,14 +434,14 @@ assert law["E"] > min(run.loss for run in largest) and refits["all runs"][0]["E"
 assert max(each["E"] for laws in refits.values() for each in laws) < world.floor - 0.1
 
 # %% [markdown]
-# The law misses the next budget by several times the spread of the seeds. Its $E$ was above losses that we measured afterwards, and the $E$ of all runs is far below the floor, which no model can reach. [[law-misses]] More seeds do not help, because the error is in the formula: it has no plateaus. Published grids are far larger, but they, too, end far below the sizes for which they are used, and for English nobody knows the floor.
+# The law misses the next budget by several times the spread of the seeds. Its $E$ was above losses that we measured afterwards, and the $E$ of all runs is far below the floor, which no model can reach. [[law-misses]] More seeds do not help, because the error is in the formula: it has no plateaus. Published fits, too, are used far beyond their sizes, and for English nobody knows the floor.
 
 # %% [markdown] tags=["note"]
 # **Say.** The most quoted number of this field is 20 tokens for each parameter. Where does it come from, and what does it not say?
 #
-# **Draw.** Two columns, training and use. Training costs 6 FLOPs for each parameter and token, use costs 2 for each parameter and token written. Which is larger for a model that millions use?
+# **Draw.** None: the control has the valleys.
 #
-# **Ask.** Llama 3 8B read far more than 20 tokens for each parameter. Were its makers wrong? (No. They wanted a small model that is cheap to use.)
+# **Ask.** None: the task asks.
 #
 # **Usual answers.**
 # - *A model needs 20 tokens for each parameter* (from the room): It may read more or fewer. 20 is where the training compute was best spent in those experiments.
@@ -460,7 +453,7 @@ assert max(each["E"] for laws in refits.values() for each in laws) < world.floor
 
 # %% [markdown]
 # ## 5. What Chinchilla says
-# Over 400 real models, from 70 million to 16 billion parameters, were trained to find their valleys (Hoffmann et al. 2022). One of the three methods was the formula of section 4. Here are its valleys, with the constants of a later and more careful fit to the same runs ([Besiroglu et al. 2024](https://arxiv.org/abs/2404.10102)):
+# Over 400 real models, from 70 million to 16 billion parameters, were trained to find their valleys (Hoffmann et al. 2022). Here are those of their formula, with the constants of a later, more careful fit ([Besiroglu et al. 2024](https://arxiv.org/abs/2404.10102)):
 
 
 # %%
@@ -499,11 +492,7 @@ for name, (N_of, D_of) in published.items():
 # END
 
 # %% [markdown]
-# Three things are often said wrongly about the 20:
-#
-# - **It is not a law of nature.** It was the best use of *training* compute for those models and that text. A small model is cheaper to use, so it pays to train it longer: look at the two Llamas.
-# - **It is not "a model needs 20 tokens per parameter".** Past 20, more tokens still help; the same extra compute would help more if a part of it bought parameters.
-# - **The published formula does not give 20.** It was rounded for print, and fitted again later:
+# So the 20 is not a law of nature: it was the best use of *training* compute for those models and that text. A small model is cheaper to use, so it pays to train it longer: look at the two Llamas. And the published formula does not give 20. It was rounded for print, and fitted again later:
 
 # %% deck="Three versions of one formula, three ratios"
 fits = {  # E, A, B, a, b
@@ -525,17 +514,17 @@ little, much = ([ratio[budget, name] for name in fits] for budget in (1e18, 5.76
 assert max(much) > 4 * min(much) and max(little) < 1.5 * min(little)
 
 # %% [markdown]
-# At a small budget the three nearly agree, so it is the extrapolation that differs. [[published-fits]] An exponent acts on a huge number: rounding two of them to two decimals moves the answer from 59 to 93. An optimizer that stopped too early accounts for much of the rest (Besiroglu et al. 2024).
+# At a small budget the three nearly agree, so it is the extrapolation that differs. [[published-fits]] Rounding two exponents to two decimals moves the answer from 59 to 93, because they act on a huge number.
 
 # %% [markdown] tags=["note"]
 # **Say.** A batch can be divided among many machines. Each computes the gradient of its part, and then all of them need the mean. It sounds trivial, and it goes wrong as soon as the parts are unequal.
 #
-# **Draw.** Two boxes with the same weights and different texts, and an arrow in both directions between them: the gradients are averaged.
+# **Draw.** None.
 #
-# **Ask.** None: the prediction asks.
+# **Ask.** One process has 12 texts and the other has 4. How many times the weight of a text in the large part has one in the small part, with the plain mean? (Three times: 1/4 against 1/12.)
 #
 # **Usual answers.**
-# - *The same, a mean is a mean* (`the same`): A mean of two means weighs both of them equally.
+# - *The same, a mean is a mean* (from the room): A mean of two means weighs both of them equally.
 # - *The mean of the means* (`every process has the same weight`): Weigh each by its number of targets.
 # - *Add the gradients up* (`the gradients are added up`): Then more processes would make larger steps.
 # - *Divide by the number of processes as well* (`it is divided by the processes as well`): The weights already add up to 1.
@@ -560,7 +549,7 @@ from tinylm_lib.cost import training_bytes
 assert training_bytes(configs["Llama 2 7B"]) > 80e9 > training_bytes(preset("gpt2", "xl"))
 
 # %% [markdown]
-# Training keeps 16 bytes for each parameter (lesson 10), so a model of 7 billion parameters does not fit on one such GPU. [[memory]] And one GPU would train it for centuries, so the work must be divided. In **data-parallel** training every process has a copy of the model and a part of the batch. Then all of them average their gradients, an **all-reduce**, and make the same update. (If the model is too large for one of them, each keeps only a **shard**, a part of every parameter.) By hand, with two processes in one:
+# Training keeps 16 bytes for each parameter (lesson 10), so a model of 7 billion parameters does not fit on one such GPU. [[memory]] So the work is divided. In **data-parallel** training every process has a copy of the model and a part of the batch. Then all of them average their gradients, an **all-reduce**, and make the same update. (If the model is too large, each keeps only a **shard**, a part of every parameter.) Here one process plays two:
 
 
 # %%
@@ -584,19 +573,6 @@ parts = [gradient(pupil, x[:8], y[:8]), gradient(pupil, x[8:], y[8:])]
 torch.testing.assert_close(sum(parts) / 2, whole, atol=1e-5, rtol=1e-4)
 print("equal parts: the mean of the two gradients is that of all 16 texts")
 
-# %% tags=["source-hidden"] deck="12 texts and 4 texts: what weight has a text of the small part?"
-predict(
-    "One process has 12 texts and the other one has 4. We take the plain mean of their gradients. How many times the weight of a text in the large part has one in the small part?",
-    key=lambda: (1 / 4) / (1 / 12),
-    number="times",
-    within=0,
-    feedback={
-        1: "A mean of two means weighs both parts equally, however many texts they have.",
-        4: "Each part is divided by its own number of texts: compare 1/4 with 1/12.",
-    },
-    because="Both parts have half of the weight, divided by 4 texts in one and by 12 in the other.",
-)
-
 # %% deck="With unequal parts the plain mean is wrong"
 n_first = 12  # try 15 and 8
 # ESSENTIAL
@@ -617,7 +593,7 @@ for seed in SEEDS_OF_TEXTS:
     assert wrong[8].norm() < 1e-3 * right.norm() < 0.02 * right.norm() < wrong[12].norm()
 
 # %% [markdown]
-# With unequal parts the plain mean is not the gradient of the batch. [[unequal-parts]] To have equally many texts is enough only if they have equally many targets, because the loss is a mean over targets. Otherwise each gradient must be weighted by its number of targets.
+# With unequal parts the plain mean is not the gradient of the batch. [[unequal-parts]] The loss is a mean over targets, so each gradient must be weighted by its number of targets.
 #
 # ### Your turn: the mean of many processes
 
@@ -651,7 +627,7 @@ hint("all_reduce_mean")
 # %% [markdown] tags=["note"]
 # **Say.** A budget has two sides, and a curve that fits is not a law of nature.
 #
-# **Draw.** The valleys of section 2, from memory.
+# **Draw.** None.
 #
 # **Ask.** You get a hundred times the compute for your own project. What do you train first? (Small models with several recipes, to find the valley.)
 #
