@@ -17,7 +17,7 @@
 # **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
-# - *The largest one* (`the largest`): It would be, if it could read as much as the others. Each of its tokens costs more.
+# - *The largest one is best* (from the room): It would be, if it could read as much as the others. Each of its tokens costs more.
 # - *4 times as many tokens* (`4`): Each token costs more now, because the model is larger.
 # - *C is the width of the model* (from the room): Until lesson 14 it was. Here C is the compute, as in the papers.
 #
@@ -36,20 +36,6 @@ from tinylm_classroom import scale_figures as figures
 recorded = scale.recorded()
 budgets = scale.budgets_of(recorded)
 same_budget = scale.of_budget(recorded, 1e10)
-
-# %% tags=["source-hidden"] deck="Three models cost the same. Which has the lowest loss?"
-mean_losses = {n: scale.mean_loss(same_budget, n) for n in (3_108, 11_820, 47_392)}
-middle_wins = min(mean_losses, key=mean_losses.get) == 11_820
-predict(
-    "All three cost 10 billion FLOPs. Which model has the lowest loss on new stories?",
-    key=lambda: "11,820 parameters, 141,000 tokens" if middle_wins else "?",
-    choices={
-        "3,108 parameters, 536,000 tokens": "It has read most. But it is too small to use all of it.",
-        "11,820 parameters, 141,000 tokens": "",
-        "47,392 parameters, 35,000 tokens": "With the same text it would win. But it has read too little.",
-    },
-    because="A budget is best spent on both: a model that is large enough, and enough text for it.",
-)
 
 
 # %% tags=["source-hidden"] deck="Task: spend 10 billion FLOPs on the best size"
@@ -109,6 +95,7 @@ predict(
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
+# - *64 times as large* (`about 770,000`): Then it would read no more text than before.
 # - *The smaller one, it won before* (`the smaller one again`): It won at equal compute. Now the larger one reads the same text.
 # - *Compare after equal numbers of tokens, that is fair* (from the room): It is one fair question. But the larger model costs several times as much; say what you held equal.
 # - *C = N D* (`six left out`): A parameter needs six FLOPs for each token.
@@ -124,6 +111,18 @@ predict(
 
 # %% slide="skip"
 world = scale.stories(tokenizer, 2_000)  # to read, and 300 new stories with their floor
+
+# %% tags=["source-hidden"] deck="The best size was 12,000 parameters. And with 64 times the compute?"
+predict(
+    "With 10 billion FLOPs about 12,000 parameters were best. Which size is best with 64 times the compute?",
+    key=lambda: "about 50,000" if 25_000 < scale.best_spent(recorded)[0][3] < 100_000 else "?",
+    choices={
+        "about 12,000": "Then all of it would be spent on text. A model of this size cannot use so much.",
+        "about 50,000": "",
+        "about 770,000": "Then all of it would be spent on parameters, and such a model would read no more text than before.",
+    },
+    because="The compute is best spent on both: on a larger model and on more text for it.",
+)
 
 # %% tags=["signature", "source-hidden"] deck="Every budget has a best size"
 figures.valleys(recorded, world.floor)
@@ -146,9 +145,8 @@ for budget, N in best.items():
 subsets = [[run for run in recorded if run.size != n] for n in sorted({run.size for run in recorded})]
 subsets += [[run for run in recorded if run.seed == seed] for seed in (0, 1)]
 for some in subsets:
-    of_some = [scale.best_of(scale.of_budget(some, budget)) for budget in budgets]
-    texts = [budget / n for budget, n in zip(budgets, of_some, strict=True)]
-    assert texts == sorted(texts) and of_some[3] > 2 * of_some[0]
+    sizes_of, tokens_of = scale.best_spent(some)
+    assert tokens_of == sorted(tokens_of) and sizes_of[3] > 2 * sizes_of[0]
 
 # %% [markdown]
 # The best model of a larger budget reads more text each time, and over all four budgets it also grows. [[valleys]] But the bottoms are flat, so the exact sizes are rough: from the third budget to the fourth the best size does not grow, and for the fourth one the two seeds disagree by a factor of two.
@@ -215,10 +213,7 @@ figures.recipes(by_recipe, "16 texts for each update: worse, and a steeper slope
 # %% tags=["source-hidden"] evidence="second-recipe" tried="held-out"
 # Checked with two budgets, each seed alone: the slope at the right is steeper with 16 texts, and there with 4.
 for budget, seed in ((1e10, 0), (1e10, 1), (4e10, 0), (4e10, 1)):
-    rises = []
-    for runs in (recorded, scale.recorded(16)):
-        of_seed = {run.size: run.loss for run in scale.of_budget(runs, budget) if run.seed == seed}
-        rises.append(of_seed[max(of_seed)] - min(of_seed.values()))
+    rises = [scale.rise(runs, budget, seed) for runs in (recorded, scale.recorded(16))]
     assert 0.1 < rises[0] < 0.7 * rises[1]
 extra = [scale.mean_loss(by_recipe["16 texts"], n) - scale.mean_loss(same_budget, n) for n in (3_108, 11_820, 47_392)]
 assert 0.15 < extra[0] < extra[1] < extra[2]
@@ -262,7 +257,7 @@ hint("compute_optimal")
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
-# - *All kinds get better together* (`all of them`): Most words of a story need no look back at all.
+# - *All kinds get better together* (`all of them`): Look at the panels: they fall at different losses.
 # - *A jump shows that something new has emerged* (from the room): First look at a measure that can move gradually. Here it is the distance from the exact distribution, and some skills fall steeply in it, too.
 #
 # **Cut if short.** The two models with the same loss.
@@ -288,11 +283,7 @@ predict(
 )
 
 # %% tags=["source-hidden"] deck="Skills arrive one after the other"
-from tinylm_lib.storyworld import gaps
-
-gap = gaps(model, tokenizer, world.held_out[:40])
-shipped_nats = {kind: gap[kind].nats for kind in scale.KINDS}
-figures.skills(recorded, shipped_nats, scale.loss_of(model, tokenizer, world))
+figures.skills(recorded, *scale.nats_and_loss(model, tokenizer, world))
 
 # %% tags=["source-hidden"] evidence="one-kind" tried="held-out"
 # Checked with all runs: above a loss of 1.3 nothing but pronouns is looked up; near the best size of the largest budget
@@ -306,7 +297,8 @@ assert len(late) == 4 and max(max(nats[i] for i in (0, 1, 3)) for nats in late) 
 # No run with a loss above 1.3 looks up anything but pronouns, so down to there the loss falls because the models learn which words are frequent and which follow which. Pronouns come first, then in most runs names and places; at the best size of the largest budget quotations are not known yet. [[one-kind]] Does the loss determine what a model knows? Here are two runs that differ in their seed alone:
 
 # %% deck="The same loss, other skills"
-pair = scale.alike(recorded, 0.02)
+within = 0.02  # try 0.05
+pair = scale.alike(recorded, within)
 # ESSENTIAL
 print(f"{pair[0].size:,} parameters {'':<8}" + "".join(f"{k:>10}" for k in scale.KINDS))
 for run in pair:

@@ -17,6 +17,7 @@ from torch import Tensor
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, preset, storyworld, train
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.data import RandomWindows, every_document
+from tinylm_lib.storyworld import gaps
 from tinylm_lib.text import line_end
 from tinylm_lib.training import build_optimizer
 
@@ -130,6 +131,23 @@ def of_budget(runs: Iterable[Run], budget: float) -> list[Run]:
     return [run for run in runs if run.budget == budget]
 
 
+def best_spent(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
+    """The best size of each budget, and how many tokens a model of this size reads for it."""
+    budgets = budgets_of(runs)
+    sizes = [best_of(of_budget(runs, budget)) for budget in budgets]
+    return sizes, [budget / 6 / n for budget, n in zip(budgets, sizes, strict=True)]
+
+
+def nats_and_loss(
+    model: TransformerLM, tokenizer: Any, world: Stories, n: int = 40
+) -> tuple[dict[str, float], float]:
+    """Of any model, for each kind of word the nats above the exact distribution, on n of the
+    held-out stories, and the loss on all of them.
+    """
+    found = gaps(model, tokenizer, world.held_out[:n])
+    return {kind: found[kind].nats for kind in KINDS}, loss_of(model, tokenizer, world)
+
+
 def parabola(runs: Sequence[Run]) -> Tensor:
     """The constants (3) of the parabola in log N with the smallest squared error."""
     x = torch.tensor([run.size for run in runs], dtype=torch.float64).log()  # (R)
@@ -201,3 +219,9 @@ def spread_of_seeds(runs: Sequence[Run]) -> float:
 def other_skills(one: Run, two: Run) -> float:
     """The largest difference in the fraction right of one kind of word."""
     return max(abs(a - b) for a, b in zip(one.right, two.right, strict=True))
+
+
+def rise(runs: Iterable[Run], budget: float, seed: int) -> float:
+    """How far the loss of the largest size is above that of the best one, with one seed."""
+    losses = {run.size: run.loss for run in of_budget(runs, budget) if run.seed == seed}
+    return losses[max(losses)] - min(losses.values())

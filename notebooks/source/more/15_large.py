@@ -11,7 +11,9 @@ from tinylm_classroom import predict, scale
 from tinylm_lib import TransformerLM, preset
 from tinylm_lib.cost import count_parameters, training_bytes, training_flops
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.storyworld import gaps
 
+# %%
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 
@@ -56,6 +58,7 @@ from pathlib import Path
 
 from tinylm_lib.training import ALONE
 
+# %%
 folder = tempfile.TemporaryDirectory()
 _ = Path(folder.name, "in_many.py").write_text(SCRIPT)
 sys.path.insert(0, folder.name)
@@ -67,11 +70,13 @@ one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
 command = [*torchrun, f"{folder.name}/in_many.py"]
 done = subprocess.run(command, env=one_thread, check=True, capture_output=True, text=True, timeout=240)
 
-# %% evidence="same-losses" tried="exact"
+# %%
 curves = {"one process": alone}
 for line in done.stdout.splitlines():
     name, *numbers = line.split()
     curves[f"two, {name}"] = [float(number) for number in numbers]
+
+# %% evidence="same-losses" tried="exact"
 for name, (kept, *step_losses) in curves.items():
     print(f"{name:<12} keeps {kept:>6,.0f} parameters; losses" + "".join(f"{loss:6.2f}" for loss in step_losses))
     torch.testing.assert_close(step_losses, alone[1:], rtol=1e-4, atol=0)
@@ -90,6 +95,7 @@ trillion = preset("llama", "2-7b", d_model=25_600, n_layers=128, n_heads=200)
 PEAK, FRACTION, GPU_BYTES = 989e12, 0.4, 80e9  # H100, bf16 without sparsity, and its memory: NVIDIA's data sheet, 2023
 
 
+# %%
 def plan(config, tokens, n_gpus, peak=PEAK):
     """Days of training, at 40 % of the peak."""
     T = config.max_seq_len
@@ -144,17 +150,20 @@ from torch.nn.functional import cross_entropy
 
 from tinylm_lib.data import RandomWindows
 
+# %%
 world = scale.stories(tokenizer, 2_000)
 pupil = scale.small(tokenizer, 8, seed=0)
 n_read = scale.trained(pupil, world, 92_000, seed=0)
 
 
+# %%
 def gradient(of_model, x, y):
     """All gradients of the mean loss, as one long vector."""
     loss = cross_entropy(of_model(x).flatten(0, 1), y.flatten())
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(of_model.parameters()))])
 
 
+# %%
 def batch_of(seed):
     return next(RandomWindows(world.ids, 64, 128, seed=seed, starts=world.starts))  # (64, 128) twice
 
@@ -186,7 +195,7 @@ assert 0.4 < noise[4] / noise[1] < 0.6
 # %% [markdown]
 # Four times as many texts halve the noise (from 4 to 16 it falls further, because the 16 are a part of the 64). [[noise-halves]] While the noise is longer than the gradient itself, a larger batch gives a better direction. Once it is short, twice the batch costs twice as much for nearly the same update. In between is the **critical batch size** ([McCandlish et al. 2018](https://arxiv.org/abs/1812.06162)). The mean of $n$ texts has the variance of one text divided by $n$. So it is as large as the squared gradient, the *signal*, if $n$ is the variance divided by the signal. One estimate with 64 texts is rough, so we make seven:
 
-# %% evidence="critical-batch" tried="seeds"
+# %%
 SEEDS = range(7)
 
 
@@ -198,6 +207,7 @@ def critical(seed):
     return (variance / signal).item()
 
 
+# %% evidence="critical-batch" tried="seeds"
 estimates = sorted(critical(seed) for seed in SEEDS)
 print(f"noise as long as the gradient itself: at {estimates[0]:.0f} to {estimates[-1]:.0f} texts")
 assert estimates[0] > 5 and estimates[-1] < 400
@@ -226,8 +236,10 @@ def kept_bytes(of_model, x, y):
     return sum(n_bytes for address, n_bytes in kept_for.items() if address not in weights)
 
 
-# %% evidence="kept-bytes" tried="exact"
+# %%
 deep = TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, d_model=64, n_layers=8)).train()
+
+# %% evidence="kept-bytes" tried="exact"
 held = {"16 texts": kept_bytes(deep, inputs[:16], targets[:16]), "4 texts": kept_bytes(deep, inputs[:4], targets[:4])}
 deep.recompute = True
 held["16 texts, recomputed"] = kept_bytes(deep, inputs[:16], targets[:16])
@@ -243,9 +255,7 @@ assert held["16 texts, recomputed"] < held["4 texts"] / 2 < held["16 texts"] / 7
 # ## 5. What does more depth buy?
 # A common picture is a ladder: the first layers learn surfaces, the next ones phrases, then discourse, the last ones meaning. In BERT a rough ladder was measured with **probes**, small classifiers that are trained on the output of each layer: they show in which layer something can be *read* ([Tenney et al. 2019](https://arxiv.org/abs/1905.05950)). We ask another question of the shipped model: what does it *use*? We take out one block at a time, so that it adds nothing to the stream, and count which fraction of each kind of word is still right.
 
-# %% rows=["S4-4"] evidence="blocks-removed" tried="held-out"
-from tinylm_lib.storyworld import gaps
-
+# %% rows=["S4-4"]
 accuracies = []
 print(f"{'without':<9}" + "".join(f"{kind:>11}" for kind in scale.KINDS))
 for i, block in enumerate([None, *model.blocks], start=-1):
@@ -256,6 +266,8 @@ for i, block in enumerate([None, *model.blocks], start=-1):
     accuracies.append([right[kind].right for kind in scale.KINDS])
     if hook:
         hook.remove()
+
+# %% evidence="blocks-removed" tried="held-out"
 fallen = torch.tensor(accuracies[0]) - torch.tensor(accuracies[1:])  # (3 blocks, 6 kinds)
 assert ((fallen > 0.3).sum(1) >= 2).all()  # each block matters for two kinds or more
 assert ((fallen > 0.2).sum(0) >= 2).sum() >= 4  # four kinds or more use two blocks or more

@@ -10,7 +10,8 @@ from tinylm_classroom.experiments import scale
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.pretrained import load_pretrained
 
-TOKENIZER = load_pretrained("storyworld").tokenizer
+SHIPPED = load_pretrained("storyworld")
+TOKENIZER = SHIPPED.tokenizer
 WORLD = scale.stories(TOKENIZER, 60, n_held_out=20)
 RUN = scale.Run(1e10, 10_000, 0, 4, 1.5, (0.0,) * 6, (0.5,) * 6)
 
@@ -23,6 +24,11 @@ def test_the_held_out_stories_have_their_floor():
     assert len(WORLD.held_out) == 20 and (WORLD.ids[WORLD.starts] == WORLD.ids[0]).all()
     bits = -sum(story.log_prob for story in WORLD.held_out)
     assert pytest.approx(bits / (len(WORLD.new_ids) - 1)) == WORLD.floor
+
+
+def test_the_shipped_model_knows_pronouns_and_is_near_the_floor():
+    nats, loss = scale.nats_and_loss(SHIPPED.model.eval(), TOKENIZER, WORLD, 5)
+    assert list(nats) == list(scale.KINDS) and nats["pronoun"] < 0.05 and 0 < loss - WORLD.floor < 0.3
 
 
 def test_a_training_reads_its_tokens_and_its_last_update_has_a_rate(monkeypatch):
@@ -48,6 +54,8 @@ def test_the_best_size_is_the_lowest_point_of_a_parabola():
     some = runs_of({n: 2 + 0.3 * math.log(n / 5_000) ** 2 for n in sizes})
     assert scale.best_of(some) == pytest.approx(5_000, rel=1e-6)
     assert scale.curve(some, [5_000]) == pytest.approx([2])
+    sizes, tokens = scale.best_spent(some)
+    assert sizes == pytest.approx([5_000]) and tokens == pytest.approx([1e10 / 6 / 5_000])
 
 
 def test_means_nearest_sizes_points_and_pairs():
@@ -59,6 +67,7 @@ def test_means_nearest_sizes_points_and_pairs():
     pair = scale.alike(some, 0.25)
     assert {run.loss for run in pair} == {1.5, 1.7} and scale.other_skills(*pair) == pytest.approx(0.4)
     assert scale.pairs_alike(some, 0.1) == [] and scale.spread_of_seeds(some) == pytest.approx(0.2 / 2**0.5)
+    assert scale.rise(runs_of({1_000: 2.0, 3_000: 1.5, 9_000: 1.75}), 1e10, 0) == pytest.approx(0.25)
 
 
 def test_the_record_holds_four_budgets_and_a_second_recipe():
