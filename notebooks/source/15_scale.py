@@ -219,7 +219,7 @@ extra = [scale.mean_loss(by_recipe["16 texts"], n) - scale.mean_loss(same_budget
 assert 0.15 < extra[0] < extra[1] < extra[2]
 
 # %% [markdown]
-# With 16 texts every size is worse, and the larger ones most, because they make the fewest updates. So a part of the slope is the recipe, but with both recipes it is there. [[second-recipe]] A valley belongs to a recipe as well as to a language, and anyone who compares sizes must tune the recipe at each size.
+# With 16 texts every size is worse, and the larger ones most, which make the fewest updates. So a part of the slope is the recipe, but with both recipes it is there. [[second-recipe]] A valley belongs to a recipe as well as to a language, and anyone who compares sizes must tune the recipe at each size.
 
 # %% [markdown]
 # ### Your turn: plan a training
@@ -268,7 +268,7 @@ hint("compute_optimal")
 # ## 3. What the loss hides
 # The loss falls from valley to valley. Does a model get a little better at everything? In StoryWorld some words are determined by an earlier sentence: *he* or *she*, a name, an object, a place, a quotation or a trait. For each kind we measure the **Kullback-Leibler divergence** (lesson 03) of the model's distribution from the exact one, in nats. At 0 the model knows all that can be known.
 
-# %% tags=["source-hidden"] deck="From the second budget to the third the loss falls by a quarter. What is known now?"
+# %% tags=["source-hidden"] deck="The loss falls from 1.3 to 1.0. What is known now?"
 at_best = {budget: scale.nats_at(recorded, budget, best[budget]) for budget in budgets}
 known = [kind for kind, nats in at_best[budgets[2]].items() if nats < 0.1]
 predict(
@@ -527,7 +527,7 @@ assert max(much) > 4 * min(much) and max(little) < 1.5 * min(little)
 
 # %% [markdown]
 # ## 6. Many machines
-# **Your task:** choose *training* in this view. Which of these models fit on one H100 (80 GB)?
+# How large is a model that one machine can train? **Your task:** choose the models one after the other, and compare the bytes of training with the dashed line of an H100 (80 GB).
 
 # %% tags=["source-hidden"] deck="Task: which of these models can one GPU train?"
 from tinylm_classroom import memory_view
@@ -633,7 +633,7 @@ hint("all_reduce_mean")
 # %% [markdown] deck="A budget has two sides, and one size is best"
 # ## What you have now
 # - Training takes about 6 N D FLOPs: in the three models of our table a little more in texts of full length, a little less in short ones. [[six-n-d]]
-# - In the recorded experiment each budget had a best size. A larger budget was best spent on more text, and over a factor of 64 also on a larger model. [[valleys]]
+# - In the recorded experiment each budget had a best size. A larger budget was best spent on more text, and over all four budgets also on a larger model. [[valleys]]
 # - At equal compute the smaller of two models won, with equal text the larger one. [[equal-what]]
 # - A valley belongs to a recipe: with 16 texts for each update instead of 4 its slope was steeper. [[second-recipe]]
 # - The kinds of words that must be looked up arrive one after the other, pronouns first. [[one-kind]]
