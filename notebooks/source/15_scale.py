@@ -103,7 +103,7 @@ predict(
 #
 # **Cut if short.** The second recipe; say its result: the valley remains, and it is flatter.
 #
-# **Tried.** The older record had 16 texts for each update, and its best size grew with each budget. With 4 texts it is 11,810, 17,239, about 53,000 and about 45,000: the last valley is so flat that the two seeds give 32,000 and 61,000. Without any one size: 10,000 to 12,000, 16,000 to 20,000, 49,000 to 57,000, 32,000 to 51,000. So "it grows with each budget" has fallen, and "the tokens grow" stands in all 15 subsets. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion).
+# **Tried.** The older record had 16 texts for each update, and its best size grew with each budget. With 4 texts it is 11,810, 17,239, 52,615 and 46,031: the last valley is so flat that the two seeds give 32,000 and 57,000. Without any one size: 10,000 to 12,000, 16,000 to 20,000, 49,000 to 57,000, 36,000 to 51,000. So "it grows with each budget" has fallen, and "the tokens grow" stands in all 12 subsets. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion).
 
 # %% [markdown]
 # ## 2. One budget, many sizes
@@ -135,7 +135,7 @@ best = {budget: scale.best_of(scale.of_budget(recorded, budget)) for budget in b
 # ESSENTIAL
 for budget, N in best.items():
     D = budget / (6 * N)
-    each = f"{D / N:.0f} tokens each"
+    each = f"{D / N:.0f} per parameter"
     print(f"{budget:.1e} FLOPs: {N:>6,.0f} parameters, {D:>9,.0f} tokens, {each}")
 # END
 
@@ -149,7 +149,7 @@ for some in subsets:
     assert tokens_of == sorted(tokens_of) and sizes_of[3] > 2 * sizes_of[0]
 
 # %% [markdown]
-# The best model of a larger budget reads more text each time, and over all four budgets it also grows. [[valleys]] But the bottoms are flat, so the exact sizes are rough: from the third budget to the fourth the best size does not grow, and for the fourth one the two seeds disagree by a factor of two.
+# The best model of a larger budget reads more text each time, and over all four budgets it also grows. [[valleys]] But the bottoms are flat, so the exact sizes are rough: from the third budget to the fourth the best size does not grow, and for the fourth one the two seeds disagree by nearly a factor of two.
 #
 # ### Break it: hold something else equal
 # A colleague compares sizes after equal numbers of *tokens*. We train two sizes ourselves, with three seeds.
@@ -262,7 +262,7 @@ hint("compute_optimal")
 #
 # **Cut if short.** The two models with the same loss.
 #
-# **Tried.** All 53 recorded runs with 4 texts. Above a loss of 1.3 no kind but pronouns is below 2.4 nats. In an older record with 16 texts for each update the order was the same. Pairs that differ in their seed alone and have losses within 0.02: 0.98 (places, 141,824 parameters) and 0.83 (places, 287,968 parameters) are the largest differences in the fraction right; an older record had a third pair (1.01 and 1.00: places 16 % and all).
+# **Tried.** All 52 recorded runs with 4 texts. Above a loss of 1.3 no kind but pronouns is below 2.4 nats. In an older record with 16 texts for each update the order was the same. Pairs that differ in their seed alone and have losses within 0.02: 0.98 (places, 141,824 parameters) and 0.83 (places, 287,968 parameters) are the largest differences in the fraction right; an older record had a third pair (1.01 and 1.00: places 16 % and all).
 
 # %% [markdown]
 # ## 3. What the loss hides
@@ -329,7 +329,7 @@ assert sum(far > 0.8 for far in differences) >= 2
 #
 # **Cut if short.** The shape trace.
 #
-# **Tried.** Fitted to two budgets, the law misses the third by up to 0.20 and the fourth by 0.18 to 0.38. Fitted to three, the fourth by 0.10 to 0.30, always too high; the spread of the seeds is 0.03. E with three budgets 0.83, with all 0.24, with one seed 0.23 and 0.25, without one size -0.12 to 0.40; the floor is 0.66. On a grid of four sizes and four lengths, 16 texts and three seeds, E went from below 0 to above the floor.
+# **Tried.** Fitted to two budgets, the law misses the third by up to 0.20 and the fourth by 0.15 to 0.38. Fitted to three, the fourth by 0.08 to 0.30, always too high; the spread of the seeds is 0.03. E with three budgets 0.83, with all 0.24, with one seed 0.23 and 0.25, without one size -0.12 to 0.40; the floor is 0.66. On a grid of four sizes and four lengths, 16 texts and three seeds, E went from below 0 to above the floor.
 
 # %% [markdown]
 # ## 4. A law, and what it cannot know

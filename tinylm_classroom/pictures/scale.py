@@ -86,10 +86,10 @@ def valleys(runs: Sequence[Run], floor: float) -> None:
         ax.plot(x, y, "--", color=INK, lw=2.5)
         ax.plot(x, y, ms=28, **STAR)
         where = {"size": TYPE, "weight": "bold", "ha": "center"}
-        ax.text(x[0], y[0] + 0.07, "best size", **where)
+        ax.text(x[0], y[0] + 0.14, "best size", **where)
         ax.axhline(floor, **LEVEL)
         ax.text(2_500, floor + 0.015, "floor: no model is below", color=QUIET, va="bottom", size=18)
-        ax.set(xscale="log", xlim=(2_400, 2_100_000), ylim=(0.58, 1.86))
+        ax.set(xscale="log", xlim=(2_400, 1_700_000), ylim=(0.58, 1.86))
         _size_ticks(ax, (3_000, 10_000, 30_000, 100_000, 300_000))
         set_type(ax, TYPE)
         ax.title.set_size(23)
@@ -157,12 +157,12 @@ def skills(runs: Sequence[Run], shipped: Mapping[str, float], loss: float) -> No
             ax.plot(loss, shipped[kind], ms=22, **STAR | {"color": SERIES[1]})
             ax.axhline(0, color=LINE, lw=1.5)
             ax.set_title(kind, size=TYPE)
-            ax.set(xlim=(1.85, 0.65), ylim=(-0.5, 5.3), xticks=[1.5, 1], yticks=[0, 2, 4])
+            ax.set(xlim=(1.85, 0.58), ylim=(-0.5, 5.3), xticks=[1.5, 1], yticks=[0, 2, 4])
             set_type(ax, TYPE)
         panels[0, 0].axhline(COIN, **LEVEL)
-        panels[0, 0].text(1.82, COIN - 0.15, "a coin", color=QUIET, va="top", size=18)
-        panels[0, 0].set_ylabel("nats above", size=TYPE)
-        panels[1, 0].set_ylabel("the exact ones", size=TYPE)
+        panels[0, 0].text(1.12, COIN + 0.15, "a coin", color=QUIET, va="bottom", size=18)
+        for ax in panels[:, 0]:
+            ax.set_ylabel("nats above exact", size=TYPE)
         style = {"arrowstyle": "-|>", "lw": 3, "color": INK, "mutation_scale": 26}
         panels[0, 2].annotate("", (0.75, 4.7), (1.2, 4.7), arrowprops=style)
         panels[0, 2].text(1.23, 4.7, "better", size=TYPE, va="center", ha="right")
@@ -235,7 +235,7 @@ def formula(valley: Callable[..., Any], exponent: int, ratio: float) -> None:
     """Shows the valleys of a published formula, the chosen budget strong, with a dot where it is
     spent at so many tokens per parameter. valley: {budget: (sizes, losses, best size)}.
     """
-    title = "The formula's valleys"
+    title = "The bottoms are near 20 tokens for each parameter"
     chosen = 10.0**exponent
     with axes(title, "billion parameters", "predicted loss (nats)", (11.4, 5.6)) as (figure, ax):
         stars = []
@@ -256,7 +256,7 @@ def formula(valley: Callable[..., Any], exponent: int, ratio: float) -> None:
         sizes, losses, best = valley(chosen)
         here = losses[(sizes - size).abs().argmin()].item()
         ax.plot(size, here, "o", ms=17, color=SERIES[1], mec=INK, zorder=7)
-        ax.set(xscale="log", xlim=(1e6, 2e14), ylim=(1.7, 4.9))
+        ax.set(xscale="log", xlim=(3e6, 6e13), ylim=(1.7, 4.9))
         ax.set_xticks([1e7, 1e8, 1e9, 1e10, 1e11, 1e12], ["0.01", "0.1", "1", "10", "100", "1,000"])
         ax.minorticks_off()
         set_type(ax, TYPE)

@@ -188,7 +188,7 @@ predict(
     because="The noise of a mean of n falls with the root of n.",
 )
 
-# %% evidence="noise-halves" tried="exact"
+# %% evidence="noise-halves"
 print("distance, in lengths of the gradient of all 64:", {size: round(far, 1) for size, far in noise.items()})
 assert 0.4 < noise[4] / noise[1] < 0.6
 
