@@ -298,12 +298,12 @@ assert len(late) == 4 and max(max(nats[i] for i in (0, 1, 3)) for nats in late) 
 
 # %% deck="The same loss, other skills"
 within = 0.02  # try 0.05
-pair = scale.alike(recorded, within)
+first, second = scale.alike(recorded, within)
+both_right = list(zip(scale.KINDS, first.right, second.right, strict=True))
 # ESSENTIAL
-print(f"{pair[0].size:,} parameters {'':<8}" + "".join(f"{k:>10}" for k in scale.KINDS))
-for run in pair:
-    right = "".join(f"{fraction:>10.0%}" for fraction in run.right)
-    print(f"seed {run.seed}, loss {run.loss:.2f}, right: {right}")
+print(f"{first.size:,} parameters, losses {first.loss:.2f} and {second.loss:.2f}; right:")
+for kind, by_first, by_second in both_right:
+    print(f"{kind:<10} {by_first:5.0%} {by_second:5.0%}")
 # END
 
 # %% tags=["source-hidden"] evidence="same-loss" tried="seeds"

@@ -71,7 +71,7 @@ def valleys(runs: Sequence[Run], floor: float) -> None:
     """Shows the losses over the size, a valley for each budget with a star at its lowest point."""
     title = "Every budget has a best size"
     stars = []
-    with axes(title, "parameters", "loss (nats per token)", (11.4, 6.2)) as (figure, ax):
+    with axes(title, "parameters", "loss (nats per token)", (11.4, 5.7)) as (figure, ax):
         budgets = budgets_of(runs)
         for budget, mark, color in zip(budgets, MARKS, SERIES, strict=False):
             same = of_budget(runs, budget)
@@ -88,7 +88,9 @@ def valleys(runs: Sequence[Run], floor: float) -> None:
         where = {"size": TYPE, "weight": "bold", "ha": "center"}
         ax.text(x[0], y[0] + 0.14, "best size", **where)
         ax.axhline(floor, **LEVEL)
-        ax.text(2_500, floor + 0.015, "floor: no model is below", color=QUIET, va="bottom", size=18)
+        ax.text(
+            2_500, floor + 0.015, "floor: no model is below", color=QUIET, va="bottom", size=TYPE
+        )
         ax.set(xscale="log", xlim=(2_400, 1_700_000), ylim=(0.58, 1.86))
         _size_ticks(ax, (3_000, 10_000, 30_000, 100_000, 300_000))
         set_type(ax, TYPE)
@@ -148,7 +150,7 @@ def skills(runs: Sequence[Run], shipped: Mapping[str, float], loss: float) -> No
     a star is the shipped model.
     """
     title = "Skills arrive one after the other"
-    with drawing(11.4, 6.4) as figure:
+    with drawing(11.4, 5.8) as figure:
         panels = figure.subplots(2, 3, sharex=True, sharey=True)
         for i, (ax, kind) in enumerate(zip(panels.flat, KINDS, strict=True)):
             x = [run.loss for run in runs]
@@ -160,7 +162,7 @@ def skills(runs: Sequence[Run], shipped: Mapping[str, float], loss: float) -> No
             ax.set(xlim=(1.85, 0.58), ylim=(-0.5, 5.3), xticks=[1.5, 1], yticks=[0, 2, 4])
             set_type(ax, TYPE)
         panels[0, 0].axhline(COIN, **LEVEL)
-        panels[0, 0].text(1.12, COIN + 0.15, "a coin", color=QUIET, va="bottom", size=18)
+        panels[0, 0].text(1.12, COIN + 0.15, "a coin", color=QUIET, va="bottom", size=TYPE)
         for ax in panels[:, 0]:
             ax.set_ylabel("nats above exact", size=TYPE)
         style = {"arrowstyle": "-|>", "lw": 3, "color": INK, "mutation_scale": 26}
@@ -195,7 +197,7 @@ def beyond(
     was fitted, a broken one beyond. law: the loss of N parameters and D tokens.
     """
     rows = []
-    with axes(title, "parameters", "loss (nats per token)", (11.4, 6)) as (figure, ax):
+    with axes(title, "parameters", "loss (nats per token)", (11.4, 5.7)) as (figure, ax):
         for budget, mark, color in zip(budgets_of(runs), MARKS, SERIES, strict=False):
             same = of_budget(runs, budget)
             sizes = [run.size for run in same]
@@ -213,7 +215,7 @@ def beyond(
             where = {"va": "center", "size": TYPE, "color": color, "weight": "bold"}
             ax.text(along[-1] * 1.05, says[-1], label, **where)
         ax.axhline(floor, **LEVEL)
-        ax.text(2_500, floor + 0.02, "floor", color=QUIET, va="bottom", size=18)
+        ax.text(2_500, floor + 0.02, "floor", color=QUIET, va="bottom", size=TYPE)
         ax.set(xscale="log", xlim=(2_400, 5_200_000), ylim=(0.5, 1.9))
         _size_ticks(ax, (3_000, 10_000, 30_000, 100_000, 300_000))
         set_type(ax, TYPE)
