@@ -163,8 +163,9 @@ def skills(runs: Sequence[Run], shipped: Mapping[str, float], loss: float) -> No
             set_type(ax, TYPE)
         panels[0, 0].axhline(COIN, **LEVEL)
         panels[0, 0].text(1.12, COIN + 0.15, "a coin", color=QUIET, va="bottom", size=TYPE)
-        for ax in panels[:, 0]:
-            ax.set_ylabel("nats above exact", size=TYPE)
+        panels[0, 0].set_ylabel("nats above exact")
+        panels[0, 0].yaxis.label.set_visible(False)
+        figure.supylabel("nats above exact", size=TYPE)
         style = {"arrowstyle": "-|>", "lw": 3, "color": INK, "mutation_scale": 26}
         panels[0, 2].annotate("", (0.75, 4.7), (1.2, 4.7), arrowprops=style)
         panels[0, 2].text(1.23, 4.7, "better", size=TYPE, va="center", ha="right")
