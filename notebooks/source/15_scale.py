@@ -30,7 +30,7 @@
 # Suppose that you get more computers. You can train a model with more **parameters**, or let it read more **tokens**. Both take **compute**, counted in FLOPs (lesson 14). Small models were trained on StoryWorld, each with 10 billion FLOPs. A larger model costs more for each token, so it read less text.
 
 # %% slide="skip"
-from tinylm_classroom import check, control, hint, keep, predict, scale
+from tinylm_classroom import control, predict, scale
 from tinylm_classroom import scale_figures as figures
 
 recorded = scale.recorded()
@@ -103,7 +103,7 @@ predict(
 #
 # **Cut if short.** The second recipe; say its result: the valley remains, and it is flatter.
 #
-# **Tried.** The older record had 16 texts for each update, and its best size grew with each budget. With 4 texts it is 11,810, 17,239, 52,615 and 46,031: the last valley is so flat that the two seeds give 32,000 and 57,000. Without any one size: 10,000 to 12,000, 16,000 to 20,000, 49,000 to 57,000, 36,000 to 51,000. So "it grows with each budget" has fallen, and "the tokens grow" stands in all 12 subsets. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion).
+# **Tried.** The older record had 16 texts for each update, and its best size grew with each budget. With 4 texts it is 11,810, 17,239, 52,615 and 46,031: the last valley is so flat that the two seeds give 32,000 and 57,000. Without any one size: 10,000 to 12,000, 16,000 to 20,000, 49,000 to 57,000, 36,000 to 51,000. So "it grows with each budget" has fallen, and "the tokens grow" holds in all 12 subsets. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion).
 
 # %% [markdown]
 # ## 2. One budget, many sizes
@@ -188,7 +188,7 @@ predict(
 )
 
 # %% deck="Equal compute or equal text: another winner"
-from tinylm_classroom import learned
+from tinylm_classroom import check, hint, keep, learned
 
 losses[f"{sizes[32]:,} parameters, {reads[8]:,.0f} tokens"] = same_text
 # ESSENTIAL
@@ -301,7 +301,7 @@ within = 0.02  # try 0.05
 first, second = scale.alike(recorded, within)
 both_right = list(zip(scale.KINDS, first.right, second.right, strict=True))
 # ESSENTIAL
-print(f"{first.size:,} parameters, losses {first.loss:.2f} and {second.loss:.2f}; right:")
+print(f"{first.size:,} parameters, loss {first.loss:.2f} and {second.loss:.2f}, right:")
 for kind, by_first, by_second in both_right:
     print(f"{kind:<10} {by_first:5.0%} {by_second:5.0%}")
 # END
@@ -337,7 +337,7 @@ assert sum(far > 0.8 for far in differences) >= 2
 #
 # $$L(N, D) = E + \frac{A}{N^a} + \frac{B}{D^b}$$
 #
-# $E$ is the **irreducible** loss: what would be left with endless parameters and endless text. For given exponents $a$ and $b$ the formula is linear in $E$, $A$ and $B$, so `lstsq` finds the ones with the smallest squared error. (R runs; N is counted in 10,000, D in 100,000.)
+# $E$ is the **irreducible** loss: what would be left with endless parameters and endless text. For given exponents $a$ and $b$ the formula is linear in $E$, $A$ and $B$, so `lstsq` finds the ones with the smallest squared error. (R runs; N is counted in ten thousands, D in hundred thousands.)
 
 # %%
 import torch
@@ -585,7 +585,7 @@ for seed in SEEDS_OF_TEXTS:
     assert wrong[8].norm() < 1e-3 * right.norm() < 0.02 * right.norm() < wrong[12].norm()
 
 # %% [markdown]
-# With unequal parts the plain mean is not the gradient of the batch. [[unequal-parts]] The loss is a mean over targets, so each gradient must be weighted by its number of targets.
+# With equal parts the mean of the gradients is the gradient of the whole batch. With unequal parts it is not. [[unequal-parts]] The loss is a mean over targets, so each gradient must be weighted by its number of targets.
 #
 # ### Your turn: the mean of many processes
 

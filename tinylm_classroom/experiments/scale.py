@@ -150,8 +150,8 @@ def nats_and_loss(
 
 def parabola(runs: Sequence[Run]) -> Tensor:
     """The constants (3) of the parabola in log N with the smallest squared error."""
-    x = torch.tensor([run.size for run in runs], dtype=torch.float64).log()  # (R)
-    losses = torch.tensor([run.loss for run in runs], dtype=torch.float64)  # (R)
+    x = torch.tensor([run.size for run in runs], dtype=torch.float64).log()
+    losses = torch.tensor([run.loss for run in runs], dtype=torch.float64)
     return torch.linalg.lstsq(torch.stack([x**0, x, x**2], dim=1), losses).solution
 
 

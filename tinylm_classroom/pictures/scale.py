@@ -116,11 +116,15 @@ def valleys(runs: Sequence[Run], floor: float) -> None:
 
 def _valley(ax: Axes, runs: Sequence[Run], mark: str, color: str) -> None:
     sizes = [run.size for run in runs]
-    low, high = math.log(min(sizes) * 0.94), math.log(max(sizes) * 1.06)
-    along = [math.exp(low + (high - low) * i / 80) for i in range(81)]
+    along = _between(min(sizes) * 0.94, max(sizes) * 1.06)
     ax.plot(along, curve(runs, along), linestyle="-", linewidth=3, color=color)
     style = {"linestyle": "none", "markersize": 9, "color": color, "alpha": 0.75}
     ax.plot(sizes, [run.loss for run in runs], mark, **style)
+
+
+def _between(low: float, high: float) -> list[float]:
+    """Sizes from low to high, evenly spread on a logarithmic axis."""
+    return [low * (high / low) ** (i / 80) for i in range(81)]
 
 
 def recipes(runs: Mapping[str, Sequence[Run]], title: str) -> None:
@@ -135,7 +139,9 @@ def recipes(runs: Mapping[str, Sequence[Run]], title: str) -> None:
         _size_ticks(ax, (3_000, 10_000, 30_000))
         set_type(ax, TYPE)
         ax.title.set_size(23)
-    rows = [(name, f"{run.size:,}", run.loss) for name, same in runs.items() for run in same]
+    rows = []
+    for name, same in runs.items():
+        rows += [(name, f"{run.size:,}", run.loss) for run in same]
     names = ("recipe", "parameters", "loss")
     display(
         figure,
@@ -202,8 +208,7 @@ def beyond(
         for budget, mark, color in zip(budgets_of(runs), MARKS, SERIES, strict=False):
             same = of_budget(runs, budget)
             sizes = [run.size for run in same]
-            low, high = math.log(min(sizes) * 0.9), math.log(max(sizes) * 1.1)
-            along = [math.exp(low + (high - low) * i / 80) for i in range(81)]
+            along = _between(min(sizes) * 0.9, max(sizes) * 1.1)
             style = "-" if budget in fitted else (0, (3, 1.5))
             says = [law(n, budget / 6 / n) for n in along]
             ax.plot(along, says, linestyle=style, linewidth=3, color=color)

@@ -114,7 +114,7 @@ for title, config, n_gpus in (("7B", seven, 256), ("1T", trillion, 16_384)):
     print(f"    a text of {config.max_seq_len:,} tokens for each GPU: {each:,.1f} million tokens for each update")
 
 # %% [markdown]
-# What is wrong with the plan of the trillion? Look at its last line: 67 million tokens for each update. The largest Llama 3 used up to 16 million (Grattafiori et al. 2024), and beyond some size a larger batch hardly helps (section 3). So the GPUs cannot all work on different texts. Instead, several must share each matrix (**tensor parallelism**) or each have some of the layers (**pipeline parallelism**), and then the time to send numbers between them counts as well as FLOPs.
+# What is wrong with the plan of the trillion? Look at its last line: 67.1 million tokens for each update. The largest Llama 3 used up to 16 million (Grattafiori et al. 2024), and beyond some size a larger batch hardly helps (section 3). So the GPUs cannot all work on different texts. Instead, several must share each matrix (**tensor parallelism**) or each have some of the layers (**pipeline parallelism**), and then the time to send numbers between them counts as well as FLOPs.
 #
 # How large must each GPU's part be, so that it does not wait for the gradients of the others? An all-reduce (lesson 15) sends and receives nearly every gradient twice, 2 bytes each. We assume 50 GB per second:
 
