@@ -120,6 +120,8 @@ MODULES = {
     "matching": "pictures.matching",
     "normalization_figures": "pictures.normalization",
     "owners": "experiments.owners",
+    "scale": "experiments.scale",
+    "scale_figures": "pictures.scale",
     "softmax_figures": "pictures.softmax",
     "speed": "experiments.speed",
     "speed_figures": "pictures.speed",

@@ -67,10 +67,7 @@ TERMS = {
         "cache, GPU, MFU, profiler, overhead, online softmax, FlashAttention, kernel, "
         "quantization"
     ),
-    "15": (
-        "scaling law, irreducible, critical batch size, data-parallel, all-reduce, rank, shard, "
-        "tensor parallelism, pipeline parallelism, IsoFLOP, activation recompute"
-    ),
+    "15": "scaling law, irreducible, data-parallel, all-reduce, shard, IsoFLOP",
     "16": ("shortcut, activation patching, probe, control task, superposition, sparse autoencoder"),
     "17": (
         "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, "
