@@ -81,6 +81,25 @@ def marked(text: str) -> str:
     return f"{text[:at]} [{storyworld.words(text[at:] + ' ')[0].strip()}] ..."
 
 
+class UpToMistake:
+    """A tokenizer to read with: its texts end after their first impossible word, so that a slide
+    has room for them.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of these ids, as far as it is worth reading."""
+        text = str(self.tokenizer.decode(ids))
+        story = text.lstrip("\n")
+        at = storyworld.parse(story).error_at
+        if at is None or at >= len(story):
+            return text
+        before, wrong = story[:at], storyworld.words(story[at:])[0]
+        return text if before + wrong == story else f"{before}{wrong} ..."
+
+
 def kind_of(text: str) -> Kind:
     """Which of the two difficult sentences a story has: a gift, and whose a thing is."""
     said = set(storyworld.words(text))
