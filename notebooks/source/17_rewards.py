@@ -139,8 +139,7 @@ print(f"from the throws {-estimate.item():.3f}, exact {exact.item():.3f}")
 
 # %% tags=["source-hidden"] evidence="trick" tried="seeds"
 # Checked with ten other seeds: within four standard errors, where a throw of heads has the slope 1 - p.
-SEEDS = range(10)
-for slopes in (reward_of[thrown(10_000, seed)] * (1 - log_p[1].exp().item()) for seed in SEEDS):
+for slopes in (reward_of[thrown(10_000, seed)] * (1 - log_p[1].exp().item()) for seed in range(10)):
     assert abs(slopes.mean() - exact) < 4 * slopes.std() / 100
 
 # %% [markdown]
@@ -261,11 +260,7 @@ def loss_of_stories(model, ids, padding, verdicts, mask):
 policy_loss = yours("policy_gradient_loss", policy_gradient_loss)
 
 # %% tags=["source-hidden"]
-six = judging.drawn(start, tokenizer, 2, seed=4, n_each=3)
-made_up = torch.tensor([[1.0, 0, 0], [1, 1, 0]])
-sizes = {"B": 6, "P": 2, "K": 3, "T": six.ids.shape[1] - 1, "N": six.mask.shape[1]}
-sizes["V"] = tokenizer.vocab_size
-trace(loss_of_stories, start, six.ids, six.padding, made_up, six.mask, sizes=sizes)
+trace(loss_of_stories, start, **judging.six_stories(start, tokenizer))
 
 
 # %% deck="The whole loop: write, judge, make the better ones more likely"
@@ -514,11 +509,8 @@ assert all(run.from_start > 2 * least_nats(judging.part_possible(run.kinds), bef
 # Somebody wanted to prevent this avoidance with another reward, and trained the start with it for 12 updates. Here is what it writes now, after five sentences of a story. What was the reward?
 
 # %% tags=["source-hidden", "nbval-ignore-output"] deck="What was rewarded here?"
-from textwrap import shorten
-
 strange = judging.mystery(start, tokenizer, SEED)
-written = judging.decoded(tokenizer, strange[-1].rollouts)
-show_text([shorten(text, 400, placeholder=" ...") for text in written[:16:8]])
+show_text([judging.begun(text) for text in judging.decoded(tokenizer, strange[-1].rollouts)[:16:8]])
 
 # %% tags=["source-hidden"] deck="What was the reward?"
 ours = judging.gamed(tokenizer, strange)

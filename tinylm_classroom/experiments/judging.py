@@ -6,6 +6,7 @@ import copy
 import math
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -79,6 +80,11 @@ def marked(text: str) -> str:
     if at >= len(text):
         return f"{text} [no end]"
     return f"{text[:at]} [{storyworld.words(text[at:] + ' ')[0].strip()}] ..."
+
+
+def begun(text: str) -> str:
+    """The first 400 characters of a story, up to the end of a word."""
+    return textwrap.shorten(text, 400, placeholder=" ...")
 
 
 class UpToMistake:
@@ -162,6 +168,21 @@ def drawn(
     prompts = [tokenizer.encode("\n" + beginning(source)) for _ in range(n_beginnings)]
     options: dict[str, Any] = {"stop_ids": tokenizer.encode("\n"), "generator": source}
     return rollouts(model, prompts, n_each, MOST_TOKENS, **options)
+
+
+def six_stories(model: TransformerLM, tokenizer: Any) -> dict[str, Any]:
+    """Three stories to each of two beginnings, with verdicts that are made up, and the sizes of
+    their axes: what the loss of stories is called with.
+    """
+    texts = drawn(model, tokenizer, 2, seed=4, n_each=3)
+    sizes = {"B": 6, "P": 2, "K": 3, "T": texts.ids.shape[1] - 1, "N": texts.mask.shape[1]}
+    return {
+        "ids": texts.ids,
+        "padding": texts.padding,
+        "verdicts": torch.tensor([[1.0, 0, 0], [1, 1, 0]]),
+        "mask": texts.mask,
+        "sizes": sizes | {"V": tokenizer.vocab_size},
+    }
 
 
 def answer_log_probs(model: TransformerLM, texts: Rollouts) -> Tensor:
