@@ -36,18 +36,18 @@ from tinylm_lib.pretrained import load_pretrained
 shipped = load_pretrained("storyworld")
 start, tokenizer = shipped.model.eval(), shipped.tokenizer
 
-# %% deck="Most stories of the shipped model contain an impossible word"
+# %% deck="Most stories contain an impossible word"
 first_texts = judging.drawn(start, tokenizer, 8, seed=17)  # 8 stories to each
 stories = judging.decoded(tokenizer, first_texts)
-show_text([judging.marked(text) for text in stories[:24:8]])
+show_text([judging.marked(text) for text in stories[7:24:8]])
 
 # %% [markdown]
 # We pretend that nobody can write a right story, so the model learns from verdicts alone. For each update it writes 8 stories to each of 4 beginnings, the judge gives each of them a 1 or a 0, and the good ones become a little more likely, the others less. (How? See sections 2 and 3.) **Your task:** move the handle back to the first update. Where do its stories go wrong, and where do the last ones?
 
-# %% tags=["source-hidden"] deck="Task: where do the first stories go wrong, and where the last?"
+# %% tags=["source-hidden"] deck="Task: where do its stories go wrong, first and last?"
 SEED = 1
 model, history, updates = judging.watched(start, tokenizer, SEED)
-await rewards_view(updates, tokenizer, total_steps=16, expected={8: (0.2, 0.65), 16: (0.3, 0.9)})
+await rewards_view(updates, judging.UpToMistake(tokenizer), total_steps=16, expected={8: (0.2, 0.65), 16: (0.3, 0.9)})
 
 # %% tags=["source-hidden"]
 recorded = judging.recorded_rewards()
@@ -139,8 +139,7 @@ print(f"from the throws {-estimate.item():.3f}, exact {exact.item():.3f}")
 
 # %% tags=["source-hidden"] evidence="trick" tried="seeds"
 # Checked with ten other seeds: within four standard errors, where a throw of heads has the slope 1 - p.
-SEEDS = range(10)
-for slopes in (reward_of[thrown(10_000, seed)] * (1 - log_p[1].exp().item()) for seed in SEEDS):
+for slopes in (reward_of[thrown(10_000, seed)] * (1 - log_p[1].exp().item()) for seed in range(10)):
     assert abs(slopes.mean() - exact) < 4 * slopes.std() / 100
 
 # %% [markdown]
@@ -259,11 +258,9 @@ def loss_of_stories(model, ids, padding, verdicts, mask):
 
 
 policy_loss = yours("policy_gradient_loss", policy_gradient_loss)
-six = judging.drawn(start, tokenizer, 2, seed=4, n_each=3)
-made_up = torch.tensor([[1.0, 0, 0], [1, 1, 0]])
-sizes = {"B": 6, "P": 2, "K": 3, "T": six.ids.shape[1] - 1, "N": six.mask.shape[1]}
-sizes["V"] = tokenizer.vocab_size
-trace(loss_of_stories, start, six.ids, six.padding, made_up, six.mask, sizes=sizes)
+
+# %% tags=["source-hidden"]
+trace(loss_of_stories, start, **judging.six_stories(start, tokenizer))
 
 
 # %% deck="The whole loop: write, judge, make the better ones more likely"
@@ -355,13 +352,15 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 an
 # ## 4. What did it learn?
 # More stories are possible now. Either the model does the difficult thing *better*, or it does it *less often*. Two sentences are difficult, because one must know who has what (lesson 16): a **gift** (somebody gives or hands over a thing) and an **owner sentence** (*By then the red hat belonged to Tom*). **Your task:** read pairs of stories, before and after the 16 updates. What does the model do differently?
 
-# %% deck="The same beginning before and after the 16 updates"
-row = 8  # try 0 and 16
-# ESSENTIAL
+# %% deck="The same beginning, before and after"
+row = 14  # try 8 and 16
+told = {}
 for name, each in {"before": start, "after": model}.items():
     texts = judging.drawn(each, tokenizer, 3, seed=501)
-    show_text({name: judging.marked(judging.decoded(tokenizer, texts)[row])})
-# END
+    # ESSENTIAL
+    told[name] = judging.marked(judging.decoded(tokenizer, texts)[row])
+    # END
+show_text(told)
 
 # %%
 kinds_of = [recorded.start.kinds] + [run.kinds for _, run in verdict_runs]
@@ -511,7 +510,7 @@ assert all(run.from_start > 2 * least_nats(judging.part_possible(run.kinds), bef
 
 # %% tags=["source-hidden", "nbval-ignore-output"] deck="What was rewarded here?"
 strange = judging.mystery(start, tokenizer, SEED)
-show_text([text.strip()[:420] for text in judging.decoded(tokenizer, strange[-1].rollouts)[:24:8]])
+show_text([judging.begun(text) for text in judging.decoded(tokenizer, strange[-1].rollouts)[:16:8]])
 
 # %% tags=["source-hidden"] deck="What was the reward?"
 ours = judging.gamed(tokenizer, strange)

@@ -6,6 +6,7 @@ import copy
 import math
 import re
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -81,6 +82,30 @@ def marked(text: str) -> str:
     return f"{text[:at]} [{storyworld.words(text[at:] + ' ')[0].strip()}] ..."
 
 
+def begun(text: str) -> str:
+    """The first 400 characters of a story, up to the end of a word."""
+    return textwrap.shorten(text, 400, placeholder=" ...")
+
+
+class UpToMistake:
+    """A tokenizer to read with: its texts end after their first impossible word, so that a slide
+    has room for them.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of these ids, as far as it is worth reading."""
+        text = str(self.tokenizer.decode(ids))
+        story = text.lstrip("\n")
+        at = storyworld.parse(story).error_at
+        if at is None or at >= len(story):
+            return text
+        before, wrong = story[:at], storyworld.words(story[at:])[0]
+        return text if before + wrong == story else f"{before}{wrong} ..."
+
+
 def kind_of(text: str) -> Kind:
     """Which of the two difficult sentences a story has: a gift, and whose a thing is."""
     said = set(storyworld.words(text))
@@ -143,6 +168,21 @@ def drawn(
     prompts = [tokenizer.encode("\n" + beginning(source)) for _ in range(n_beginnings)]
     options: dict[str, Any] = {"stop_ids": tokenizer.encode("\n"), "generator": source}
     return rollouts(model, prompts, n_each, MOST_TOKENS, **options)
+
+
+def six_stories(model: TransformerLM, tokenizer: Any) -> dict[str, Any]:
+    """Three stories to each of two beginnings, with verdicts that are made up, and the sizes of
+    their axes: what the loss of stories is called with.
+    """
+    texts = drawn(model, tokenizer, 2, seed=4, n_each=3)
+    sizes = {"B": 6, "P": 2, "K": 3, "T": texts.ids.shape[1] - 1, "N": texts.mask.shape[1]}
+    return {
+        "ids": texts.ids,
+        "padding": texts.padding,
+        "verdicts": torch.tensor([[1.0, 0, 0], [1, 1, 0]]),
+        "mask": texts.mask,
+        "sizes": sizes | {"V": tokenizer.vocab_size},
+    }
 
 
 def answer_log_probs(model: TransformerLM, texts: Rollouts) -> Tensor:

@@ -246,19 +246,22 @@ def margins(runs: Mapping[str, Sequence[Sequence[Preferred]]], before: Kinds) ->
     with drawing(11.4, 5.4) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=HEADLINE)
         ranks, moves, stories = figure.subplots(1, 3)
-        for (name, each), color in zip(runs.items(), (SERIES[1], SERIES[2]), strict=False):
+        looks_of = zip(runs.items(), (SERIES[1], SERIES[2]), "o^", strict=False)
+        for (name, each), color, mark in looks_of:
             for number, looks in enumerate(each):
                 label = name if number == 0 else None
                 steps = [0, *(look.step for look in looks)]
                 ranked = [0.5, *(look.ranked for look in looks)]
                 fine = [part_possible(before), *(part_possible(look.kinds) for look in looks)]
-                style = {"color": color, "linewidth": 2.5, "markersize": 7}
-                ranks.plot(steps, ranked, "o-", label=label, **style)
-                stories.plot(steps, fine, "o-", **style)
+                style = {"color": color, "linewidth": 3, "markersize": 9}
+                ranks.plot(steps, ranked, f"{mark}-", label=label, **style)
+                stories.plot(steps, fine, f"{mark}-", **style)
         _draw_moves(moves, next(iter(runs.values())))
         ranks.set(ylim=(0.4, 1), ylabel="fraction")
         stories.set(ylim=(0, None), ylabel=" ")
         moves.set(ylabel=" ")
+        for ax in (moves, stories):
+            ax.yaxis.label.set_visible(False)
         ranks.set_title("new pairs right", size=20)
         moves.set_title("change in nats", size=20)
         stories.set_title("possible stories", size=20)
@@ -295,10 +298,13 @@ def _over(runs: Sequence[Sequence[Preferred]], look: int, name: str) -> float:
 
 
 def _draw_moves(ax: Axes, runs: Sequence[Sequence[Preferred]]) -> None:
-    """The changes of the chosen and the rejected stories."""
-    for name, color in (("chosen", SERIES[0]), ("rejected", INK)):
+    """The changes of the chosen and the rejected stories, each named where no line is."""
+    corner = {"chosen": (0.97, 0.96, "right", "top"), "rejected": (0.04, 0.05, "left", "bottom")}
+    for (name, (x, y, across, up)), color, line in zip(
+        corner.items(), (SERIES[0], INK), ("-", "--"), strict=True
+    ):
         for looks in runs:
             values = [0.0, *(getattr(look, name) for look in looks)]
-            ax.plot([0, *(look.step for look in looks)], values, "-", color=color, linewidth=2.5)
-        ax.plot([], [], "-", color=color, linewidth=2.5, label=name)
-    ax.legend(loc="lower left", fontsize=TYPE, framealpha=1, handlelength=1)
+            ax.plot([0, *(look.step for look in looks)], values, line, color=color, linewidth=3)
+        place = {"transform": ax.transAxes, "ha": across, "va": up}
+        ax.text(x, y, name, color=color, size=HEADLINE, weight="bold", **place)
