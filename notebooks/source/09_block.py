@@ -59,7 +59,7 @@ V = tokenizer.vocab_size
 tokens = stacks.stories(tokenizer)  # (N)
 counting_only = stacks.counting_only(tokens)  # knows only the word frequencies
 
-# %% tags=["signature", "source-hidden"] deck="With plus signs 24 blocks learn; without, 8 hardly do"
+# %% tags=["signature", "source-hidden"] deck="With plus signs 24 blocks learn; without, not 8"
 figures.runs(stacks.recorded("runs"), counting_only)
 
 # %% tags=["source-hidden"] evidence="plus-learns" tried="seeds"

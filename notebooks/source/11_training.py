@@ -594,13 +594,13 @@ import itertools
 
 SEEDS = (1, 2, 3)
 for seed in SEEDS:
-    # ESSENTIAL
     x, y = next(windows(seed))
+    # ESSENTIAL
     for name, targets in {"right targets": y, "another text's": y.roll(1, 0)}.items():
         same_batch = itertools.repeat((x, targets))
         *_, last = training_loop(fresh(seed), same_batch, 0.01, 60)
-        print(f"{name}: {learned(last.loss.item(), 0, 1)}, floor {levels.floor:.2f}")
         # END
+        print(f"{name}: {learned(last.loss.item(), 0, 1)}, floor {levels.floor:.2f}")
         assert last.loss < levels.floor / 2
 
 # %% [markdown]

@@ -24,7 +24,7 @@ LESSONS = sorted(path.with_suffix(".html").name for path in lab.NOTEBOOKS.glob("
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => part.open = true)"
 # What a view shows by colour, and a lesson that has it.
 FILLS = {
-    "attention .shade": "05_attention.html", "rope .wave": "06_positions.html", "memory .tile": "10_model.html",
+    "attention .shade": "05_attention.html", "rope .wave": "06_positions.html", "memory .tile": "10_choices.html",
     "residual .shade": "10_model.html", "residual .course i": "10_model.html", "softmax .level i": "03_softmax.html",
     "sampling .track i": "12_sampling.html", "cache .totals i": "13_cache.html", "tokens .token": "01_tokens.html",
 }  # fmt: skip
@@ -240,7 +240,8 @@ def test_a_page_without_scripts_has_its_pictures_and_reflows(open_exported, site
     for place in page.locator("[data-view]:not([data-view=predict], [data-view=control])").all():
         assert place.locator("img").first.get_attribute("alt")
     for place in page.locator("[data-view=control]").all():  # what its function prints, or a picture
-        assert place.inner_text().strip() or place.locator("img").first.get_attribute("alt")
+        told = place.locator(":scope > :not(script)").all_text_contents()  # also in what is still folded
+        assert "".join(told).strip() or place.locator("img").first.get_attribute("alt")
     wide = page.locator("main > *").evaluate_all("all => Math.max(...all.map(n => n.getBoundingClientRect().right))")
     assert wide <= 320
 

@@ -126,7 +126,7 @@ def runs(found: Sequence[Mapping[str, Any]], counting_only: float) -> None:
 
     counting_only: the loss of a reader who knows only how frequent each word is.
     """
-    title = "With plus signs 24 blocks learn; without, 8 hardly do"
+    title = "With plus signs 24 blocks learn; without, not 8"
     groups: dict[tuple[str, int], list[list[float]]] = {}
     for run in found:
         groups.setdefault((run["join"], run["blocks"]), []).append(run["losses"])
@@ -156,7 +156,7 @@ def runs(found: Sequence[Mapping[str, Any]], counting_only: float) -> None:
         ax.set_xticks([10, 30, 100, 300, 1000], ["10", "30", "100", "300", "1000"])
         ax.set(xlim=(9.5, 1080), ylim=(0.7, 5.95), yticks=[1, 2, 3, 4, 5])
         set_type(ax, 19)
-        ax.title.set_size(24)
+        ax.title.set_size(26)
     ends = {_name(*key): f"{_range(each, -1)}" for key, each in groups.items()}
     told = "; ".join(f"{name} ends at {end}" for name, end in ends.items())
     display(

@@ -128,7 +128,7 @@ formulas |= {"kaiming": (2 / 512) ** 0.5, "zero_residual": (1 / 512) ** 0.5}
 for name, std in formulas.items():
     ffn = TransformerLM(preset("gpt", vocab_size=9, n_layers=1, n_heads=8, d_model=512, init=name)).blocks[0].ffn
     up, back = ffn.up_proj.weight.std().item(), ffn.down_proj.weight.std().item()
-    print(f"{name:<14} formula {std:.3f}  measured {up:.3f}  back {back:.3f}")
+    print(f"{name:<14} formula {std:.3f}  measured / formula {up / std:.2f}  back {back:.3f}")
     assert abs(up / std - 1) < 0.02
 
 # %% [markdown]
@@ -204,6 +204,14 @@ for size in ("tiny", "small", "medium"):
     )
     print(f"{size:<7} {n:>9,} parameters: {16 * n / 1e6:5.1f} MB, activations {kept / 1e6:5.1f} MB")
     assert kept > 16 * n
+
+# %% [markdown]
+# The same for your model and four published ones; open each bar's table for the parts:
+
+# %%
+from tinylm_classroom import memory_view
+
+memory_view()
 
 # %% rows=["S4-36", "S4-9", "S4-47"]
 from tinylm_lib.cost import training_flops
