@@ -100,6 +100,7 @@ PLACES = {
     "workshop.progress": ("progress", "using"),
 }
 MODULES = {
+    "village": "experiments.village",
     "ablation": "experiments.ablation",
     "chains": "experiments.chains",
     "cutting": "experiments.cutting",

@@ -36,6 +36,7 @@ MEGABYTES = 98
 READERS = ("gguf", "tokenizers")  # the extra `gguf`
 RECORDING = Path(__file__).with_name("real.json")
 RECORD = "TINYLM_RECORD_REAL"  # a file that gets what the model says, for the tool
+BLOCK = 20  # bytes for 32 numbers
 SIZES: dict[str, Any] = {
     "vocab_size": 49152, "max_seq_len": 8192, "d_model": 576, "n_layers": 30, "n_heads": 9,
     "n_kv_heads": 3, "d_ff": 1536, "norm_eps": 1e-5, "rope_base": 1e5, "tie_embeddings": True,
@@ -63,10 +64,12 @@ def real_file() -> Path | None:
 class Real:
     """A published model that answers, or the recording of its answers.
 
-    file: its GGUF file, None for the recording. config: its sizes and choices.
+    name: which of its variants it is, empty for the model as it is published. config: its sizes and
+    choices.
     """
 
     def __init__(self, file: Path | None):
+        self.name = ""
         self.file = file
         self.config = preset("llama", **SIZES)
         self.recording = {} if file else json.loads(RECORDING.read_text("utf-8"))
@@ -79,20 +82,15 @@ class Real:
         """What the file says of itself. Only where the file is there."""
         return read_header(self.file)
 
-    def ask(self, function: Callable[..., Any], *args: Any, **on: Any) -> Any:
+    def ask(self, function: Callable[..., Any], *args: Any) -> Any:
         """What the function makes of this model and `args`, which are numbers and texts; or what it
         made of it when the answers were recorded.
 
-        on: `model`, another one with the file's weights. Raises LookupError for what nobody has
-        recorded.
+        Raises LookupError for what nobody has recorded.
         """
-        key = f"{function.__name__}{args}"
+        key = f"{self.name}: {function.__name__}{args}"
         if self.file:
-            asked = self
-            if "model" in on:
-                asked = copy(self)
-                asked.model = on["model"]
-            answer = json.loads(json.dumps(function(asked, *args)))
+            answer = json.loads(json.dumps(function(self, *args)))
             if target := os.environ.get(RECORD):
                 _note(Path(target), key, answer)
             return answer
@@ -100,30 +98,33 @@ class Real:
             raise LookupError(f"this is not in the recording; to ask the model itself: {how()}")
         return self.recording[key]
 
-    def fill(self, model: TransformerLM) -> None:
-        """Give a model without memory the file's weights, if the file is there; none is copied."""
-        if self.file:
-            model.load_state_dict(self.model.state_dict(), assign=True)
-            for module in model.modules():
-                if isinstance(module, Tables):
-                    module.build("cpu")
+    def running(self, name: str, model: TransformerLM) -> "Real":
+        """This model with the file's weights in another one without memory; none is copied."""
+        return self._with(name, model, lambda _, tensor: tensor)
 
-    def variant(self, edit: Edit = lambda name, tensor: tensor, **choices: Any) -> "Real":
+    def variant(self, name: str, edit: Edit = lambda _, tensor: tensor, **choices: Any) -> "Real":
         """This model after `edit` of each tensor by its name, with other choices in its config."""
-        other = copy(self)
-        other.config = replace(self.config, **choices)
-        other.model = skeleton(other.config).eval()
-        self.fill(other.model)
-        state = {name: edit(name, tensor) for name, tensor in self.model.state_dict().items()}
-        other.model.load_state_dict(state, assign=True)
-        return other
+        return self._with(name, skeleton(replace(self.config, **choices)), edit)
 
     def packed(self, name: str) -> np.ndarray:
         """The bytes of a matrix stored as Q4_1: a row of 20 for each 32 numbers."""
         placed = self.header.tensors[name]
         n_blocks = math.prod(placed.shape) // 32
-        found = np.frombuffer(self.header.content, np.uint8, n_blocks * 20, placed.begin)
-        return found.reshape(n_blocks, 20)
+        found = np.frombuffer(self.header.content, np.uint8, n_blocks * BLOCK, placed.begin)
+        return found.reshape(n_blocks, BLOCK)
+
+    def _with(self, name: str, model: TransformerLM, edit: Edit) -> "Real":
+        other = copy(self)
+        other.name = name
+        other.config = model.config
+        if self.file:
+            state = {each: edit(each, tensor) for each, tensor in self.model.state_dict().items()}
+            model.load_state_dict(state, assign=True)
+            for module in model.modules():
+                if isinstance(module, Tables):
+                    module.build("cpu")
+            other.model = model.eval()
+        return other
 
 
 def real_model() -> Real:
@@ -148,4 +149,5 @@ def _digest(path: Path) -> str:
 
 def _note(path: Path, key: str, answer: Any) -> None:
     noted = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    path.write_text(json.dumps({**noted, key: answer}, indent=1, ensure_ascii=False), "utf-8")
+    noted[key] = answer
+    path.write_text(json.dumps(noted, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -126,3 +126,38 @@ def _stacked(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, tuple[
         found[name] = (at, at + scale * sizes[name])
         at = found[name][1] + gap
     return found
+
+
+def levels(numbers: torch.Tensor) -> None:
+    """Shows 32 numbers of one block (32) and the levels that they are on."""
+    title = f"32 numbers, {len(numbers.unique())} of 16 levels"
+    low, high = numbers.min().item(), numbers.max().item()
+    with axes(title, "which of the 32 numbers", "weight", (9.4, 4.6)) as (figure, ax):
+        for level in torch.linspace(low, high, 16).tolist():
+            ax.axhline(level, color=AXIS_COLORS["B"].light, lw=1.5)
+        ax.grid(visible=False)
+        ax.plot(range(32), numbers.tolist(), "o", color=SERIES[0], markersize=11)
+    display(
+        figure,
+        alt="Dots: each of 32 weights lies on one of 16 equally spaced lines.",
+        caption="The lines are the levels between the smallest and the largest of them.",
+        table={"number": list(range(32)), "weight": numbers.tolist()},
+    )
+
+
+def languages(counts: Mapping[str, int]) -> None:
+    """Shows how many tokens one sentence takes in some languages."""
+    names = list(counts)
+    title = f"{names[-1]} takes {counts[names[-1]] / counts[names[0]]:.0f} times as many tokens"
+    with axes(title, "tokens of the same sentence", "language", (9, 3.8)) as (figure, ax):
+        ax.barh(names, list(counts.values()), color=SERIES[0])
+        for i, n in enumerate(counts.values()):
+            ax.text(n + 1, i, str(n), va="center", size=TYPE)
+        ax.set_xlim(0, 1.12 * max(counts.values()))
+        ax.invert_yaxis()
+    display(
+        figure,
+        alt="Bars: the tokens that one sentence takes in each language.",
+        caption="A tokenizer needs the fewest tokens for what it was trained on.",
+        table={"language": names, "tokens": list(counts.values())},
+    )
