@@ -54,7 +54,7 @@ PLACES = {
         "levels_of_guessing",
         "never_read",
     ),
-    "experiments.real": ("real_model",),
+    "experiments.real": ("PROSE", "real_model"),
     "experiments.rows": (
         "ids_of_words",
         "nearest_is_same",

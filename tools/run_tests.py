@@ -94,6 +94,11 @@ PARTS = {
         6,
         [[*NBVAL, *TWO, "notebooks/solutions", *MORE]],
     ),
+    "real": Part(
+        "lesson 18 with the real model, whose package has 98 MB",
+        1,
+        [[sys.executable, "tools/real.py", "--check"]],
+    ),
     "long": Part(
         "browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]
     ),
@@ -109,6 +114,7 @@ ALL = {
         9,
         [[*NBVAL, *TWO, "notebooks", "notebooks/solutions", *MORE]],
     ),
+    "real": PARTS["real"],
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
 NO_INPUT = {

@@ -48,8 +48,10 @@ def next_words(lm, text):
     return dict(zip(words, best.values.tolist(), strict=True))
 
 
-# %% tags=["source-hidden"] deck="The capital of Italy is Rome"
-figures.answers({"as published": real.ask(next_words, italy)})
+# %% deck="The capital of Italy is Rome"
+country = "Italy"  # try "Spain" and "Japan"
+said = real.ask(next_words, italy.replace("Italy", country))
+figures.answers({"as published": said})
 
 # %% [markdown]
 # It says *Rome*, with a probability of 0.77. Is this another kind of thing than your model? Its file begins with a header, which has the names of 272 tensors, their shapes, and some settings. Here are its settings, and the tensors of the first block next to the names in our library:
@@ -85,9 +87,11 @@ def our_name(theirs):
     return ".".join(OURS.get(piece, piece) for piece in theirs.split("."))
 
 
+block = "blk.0."  # try "blk.29."
 tensors = real.ask(tensors_of)
-for name, shape in list(tensors.items())[:10]:
-    print(f"{name:<24} {str(shape):<14} {our_name(name)}")
+for name, shape in tensors.items():
+    if name.startswith(block):
+        print(f"{name:<25} {shape!s:<12} {our_name(name)}")
 
 # %% tags=["signature", "source-hidden"] deck="Each tensor becomes a part that you have built"
 sizes = [(name, our_name(name), math.prod(shape)) for name, shape in tensors.items()]
@@ -156,7 +160,7 @@ assert unseen and not changes_shapes(norm_eps=1e-3) and changes_shapes(d_ff=1024
 # %% [markdown] tags=["note"]
 # **Say.** Lesson 14 made 8 bits of 32, with one scale for a row. This file has 4, and for so few levels a row is too long.
 #
-# **Draw.** 32 dots on a number line, 16 ticks from the smallest to the largest, and each dot moved to its tick.
+# **Draw.** None: the picture shows it.
 #
 # **Ask.** None: the predictions ask.
 #
@@ -205,16 +209,16 @@ def unpack(blocks):
     # END
 
 
-block = np.array([real.ask(first_bytes, "blk.0.attn_q.weight")], dtype=np.uint8)  # (1, 20)
-print("levels ", *(block[0, 4:12] & 15))
-print("numbers", *(f"{number:.2f}" for number in unpack(block)[0, :8].tolist()))
+packed = np.array([real.ask(first_bytes, "blk.0.attn_q.weight")], dtype=np.uint8)  # (1, 20)
+print("levels ", *(packed[0, 4:12] & 15))
+print("numbers", *(f"{number:.2f}" for number in unpack(packed)[0, :8].tolist()))
 
 # %% tags=["source-hidden"] deck="16 levels between the smallest and the largest of 32 numbers"
-figures.levels(unpack(block)[0])
+figures.levels(unpack(packed)[0])
 
 # %% tags=["source-hidden"] evidence="four-bits" tried="exact"
 # Checked: 16 levels at most in a block; and unpacked by hand, v is what the library's reader has.
-assert 2 <= len(unpack(block).unique()) <= 16
+assert 2 <= len(unpack(packed).unique()) <= 16
 
 
 def largest_difference(lm):
@@ -239,8 +243,8 @@ def with_rows(reorder):
         if "q_proj" not in name and "k_proj" not in name:
             return tensor
         part = "attn_q" if "q_proj" in name else "attn_k"
-        packed = real.packed(f"blk.{name.split('.')[1]}.{part}.weight")
-        rows = unpack(packed).view(tensor.shape)  # (H * D, C)
+        blocks = real.packed(f"blk.{name.split('.')[1]}.{part}.weight")
+        rows = unpack(blocks).view(tensor.shape)  # (H * D, C)
         return reorder(rows, n_heads=len(rows) // 64)
 
     return edit
@@ -249,21 +253,34 @@ def with_rows(reorder):
 mispaired = real.variant("rows as they are", with_rows(lambda rows, n_heads: rows))
 
 # %% slide="skip"
-GARDEN = """Our neighbour keeps bees at the end of her garden, behind the old wall. In spring she opens the wooden boxes, lifts out one frame after the other, and looks for the queen. She never wears gloves, because she says that bees can feel when somebody is calm. Last year a storm pushed two of the boxes over during the night. In the morning we found her on her knees in the wet grass, putting everything back where it belonged, while thousands of bees flew around her head. Nobody was stung. In July she gave us a jar of dark honey and told us that it came from the lime trees along the river."""
+from functools import cache
+
+from tinylm_classroom import PROSE
+
 AT = [0, 1, 2, 5, 20, 50, 100]
 
 
-def symptoms(lm, text, shift=0):
+def encoded(title):
+    return torch.tensor([real.tokenizer.encode(PROSE[title])[:120]])  # (1, T)
+
+
+@cache
+def reference(title):
+    return real.model(encoded(title))[0]  # (T, V)
+
+
+# %% slide="skip"
+def symptoms(lm, title, shift=0):
     """The loss on a text, and the largest error of a logit at some positions, relative."""
-    ids = (torch.tensor([real.tokenizer.encode(text)]) + shift) % real.config.vocab_size  # (1, T)
-    logits = lm.model(ids)[0]  # (T, V)
-    right = real.model(ids - shift)[0]  # (T, V)
+    ids = encoded(title) + shift  # (1, T)
+    right = reference(title)  # (T, V)
+    logits = right if lm is real and not shift else lm.model(ids)[0]  # (T, V)
     loss = torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:]).item()
     errors = (logits - right).abs().amax(-1) / right.abs().amax(-1)  # (T)
     return {"loss": loss, "errors": [round(error, 4) for error in errors[AT].tolist()]}
 
 
-found = {"right": real.ask(symptoms, GARDEN), "rotary pairs": mispaired.ask(symptoms, GARDEN)}
+found = {"right": real.ask(symptoms, "garden"), "rotary pairs": mispaired.ask(symptoms, "garden")}
 
 # %% tags=["source-hidden"] deck="The wrong coordinates are paired. Where are the logits still right?"
 exact = [at for at, error in zip(AT, found["rotary pairs"]["errors"], strict=True) if error < 1e-3]
@@ -284,9 +301,10 @@ for name, each in found.items():
     print(f"{name:<13} loss {each['loss']:.2f}, errors at 0, 1, 2:", *each["errors"][:3])
 
 # %% tags=["source-hidden"] evidence="mispaired" tried="held-out"
-# Checked: right at position 0 only, and the loss rises by more than one nat.
-assert exact == [0] and found["rotary pairs"]["loss"] > found["right"]["loss"] + 1
-assert min(found["rotary pairs"]["errors"][1:]) > 0.05
+# Checked on three texts: right at position 0 only, and the loss rises by more than one nat.
+for title in PROSE:
+    right, wrong = real.ask(symptoms, title), mispaired.ask(symptoms, title)
+    assert wrong["loss"] > right["loss"] + 1 and wrong["errors"][0] < 1e-3 < 0.02 < min(wrong["errors"][1:])
 
 # %% [markdown]
 # No error is raised, and position 0 is right. From position 1 on the logits are off, and the loss of a text is far higher. [[mispaired]]
@@ -332,7 +350,7 @@ figures.answers(
 
 # %% tags=["source-hidden"] evidence="layout" tried="exact"
 # Checked: your rows are those of the library's reader, so the loss is the same.
-assert abs(converted.ask(symptoms, GARDEN)["loss"] - found["right"]["loss"]) < 0.01
+assert abs(converted.ask(symptoms, "garden")["loss"] - found["right"]["loss"]) < 0.01
 assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(next_words, italy)[" Rome"]
 
 # %% [markdown]
@@ -343,7 +361,7 @@ assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(nex
 #
 # **Draw.** None.
 #
-# **Ask.** Cover the rows of the map and show only one: "Which mistake is this?"
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *By several nats* (`by more than 1 nat`): Near positions are rotated nearly right.
@@ -358,14 +376,14 @@ assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(nex
 # Seven patients get our file, each with one mistake that people really make. (Gemma stores its gains minus 1. The base of this model is 100,000, and many programs assume 10,000.)
 
 # %% slide="skip"
-names = {"k_proj": "v_proj", "v_proj": "k_proj"}
+OTHER = {"k_proj": "v_proj", "v_proj": "k_proj"}
 
 
 def exchanged(name, tensor):
     """The tensor, or the other one of k_proj and v_proj."""
     part = name.split(".")[-2]
-    here = real.model.state_dict()
-    return here[name.replace(part, names[part])] if part in names else tensor
+    weights = real.model.state_dict()
+    return weights[name.replace(part, OTHER[part])] if part in OTHER else tensor
 
 
 # %%
@@ -378,14 +396,14 @@ patients = {
     "gains minus 1": real.variant("gains", lambda n, t: t - 1 if "norm" in n else t),
 }
 for name, patient in patients.items():
-    found[name] = patient.ask(symptoms, GARDEN)
-found["token ids + 1"] = real.ask(symptoms, GARDEN, 1)
+    found[name] = patient.ask(symptoms, "garden")
+found["token ids + 1"] = real.ask(symptoms, "garden", 1)
 
 # %% tags=["source-hidden"] deck="The base is 10,000 instead of 100,000. How much does the loss rise?"
 rise = found["base 10,000"]["loss"] - found["right"]["loss"]
 predict(
-    "The base of the angles is 10,000 instead of 100,000. How much does the loss of a text of about 130 tokens rise?",
-    key=lambda: "by about 0.1 nats" if 0.03 < rise < 0.3 else "?",
+    "The base of the angles is 10,000 instead of 100,000. How much does the loss of a text of 120 tokens rise?",
+    key=lambda: "by about 0.1 nats" if 0.02 < rise < 0.3 else "?",
     choices={
         "not at all": "Far positions are rotated wrongly, and the model uses them.",
         "by about 0.1 nats": "",
@@ -410,8 +428,10 @@ for name in ("o_proj transposed", "k and v exchanged", "gains minus 1", "token i
 assert 0.001 < found["eps 1e-3"]["errors"][0] < 0.05
 
 # %% tags=["source-hidden"] evidence="base-unseen" tried="held-out"
-# Checked: neither a wrong base nor a wrong eps can be seen in the loss without a reference.
-assert 0.03 < rise < 0.3 and abs(found["eps 1e-3"]["loss"] - found["right"]["loss"]) < 0.05
+# Checked, the base on three texts: neither can be seen in the loss alone.
+for title in PROSE:
+    right, wrong = (lm.ask(symptoms, title)["loss"] for lm in (real, patients["base 10,000"]))
+    assert 0.01 < wrong - right < 0.3 and abs(found["eps 1e-3"]["loss"] - found["right"]["loss"]) < 0.05
 
 # %% [markdown]
 # **Mistakes about positions are right at position 0**, wrong pairs from position 1 on not any more, and a wrong base only later. The mistakes about weights and ids are wrong at once. [[fingerprints]] A wrong base raises the loss by about 0.1 nats and a wrong eps hardly at all, which nobody sees without a reference. [[base-unseen]] So compare the logits with a program that runs the file correctly, position by position.
@@ -428,7 +448,7 @@ assert 0.03 < rise < 0.3 and abs(found["eps 1e-3"]["loss"] - found["right"]["los
 #
 # **Cut if short.** The languages.
 #
-# **Tried.** Other questions with the template: *What is gravity?* and *Why is the sky blue?* are answered, without it both continue with more of the question.
+# **Tried.** Five questions alone: in all five the model opens the assistant's turn itself. *Which city is the capital of Italy?* is then answered by *Italy is indeed the capital of Italy.*
 
 # %% [markdown]
 # ## 5. Ask it a question
@@ -438,28 +458,28 @@ assert 0.03 < rise < 0.3 and abs(found["eps 1e-3"]["loss"] - found["right"]["los
 # %%
 def write(lm, text, n_tokens):
     so_far = torch.tensor([lm.tokenizer.encode(text)])  # (1, T)
-    start = so_far.shape[1]
     for _ in range(n_tokens):
         next_id = lm.model(so_far)[:, -1:].argmax(-1)  # (1, 1)
-        if next_id.item() == lm.tokenizer.encode("<|im_end|>")[0]:
-            break
         so_far = torch.cat([so_far, next_id], dim=1)  # (1, T)
-    return lm.tokenizer.decode(so_far[0, start:].tolist())
+    return lm.tokenizer.decode(so_far[0, -n_tokens:].tolist())
 
 
 # %% deck="With its template, it answers"
 question = "What is the capital of Italy?"  # try "What is the capital of Spain?"
 chat = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
-print("alone:   ", real.ask(write, question, 24))
-print("template:", real.ask(write, chat, 24))
+print("alone:   ", repr(real.ask(write, question, 20)))
+print("template:", repr(real.ask(write, chat, 8)))
 
 # %% tags=["source-hidden"] evidence="answers" tried="exact"
-# Checked: with the template there is an answer.
-asked = "<|im_start|>user\nWhat is the capital of Italy?<|im_end|>\n<|im_start|>assistant\n"
-assert real.ask(write, asked, 24) == "The capital of Italy is Rome."
+# Checked: with the template there is an answer, without it the model writes the template itself.
+asked = "What is the capital of Italy?"
+templated = f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n"
+assert real.ask(write, templated, 8) == "The capital of Italy is Rome.<|im_end|>"
+alone = real.ask(write, asked, 20)
+assert "<|im_start|>assistant" in alone and "Rome" not in alone
 
 # %% [markdown]
-# With the template it answers, and then says that its turn is over. [[answers]] How a model learns this is in [More: 18 Chat](more/18_chat.ipynb). Its tokenizer (lesson 01) was trained mostly on English. How many tokens does one sentence take in other languages, the first of article 1 of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights)?
+# Alone, the model ends the user's turn itself, opens its own, and then speaks about Italy in general. With the template it answers, and `<|im_end|>` says that its turn is over. [[answers]] How a model learns this is in [More: 18 Chat](more/18_chat.ipynb). Its tokenizer (lesson 01) was trained mostly on English. How many tokens does one sentence take in other languages, the first of article 1 of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights)?
 
 # %% slide="skip"
 one_sentence = {
@@ -546,20 +566,22 @@ hint("lora_linear")
 # %% [markdown] tags=["solution"]
 # `x @ a.T` first, so that the large product `b @ a` is never made. A common mistake is to forget the division by r, or to take another size for it.
 
+# %%
+from tinylm_classroom import trace
+
+x, weight = torch.randn(2, 5, 128), torch.randn(384, 128)  # (B, T, C), (F, C)
+layer = yours("lora_linear", lora_linear)
+trace(layer, x, weight, a=torch.randn(4, 128), b=torch.zeros(384, 4), alpha=4)
+
 # %% [markdown]
 # We teach the shipped model about the village of Seaview, where everything is silver, once by training all weights and once by updates of rank 4 in all matrices, and measure two things: the probability of the words *silver* and *Seaview* where the village says them, and the loss on stories of the old world.
 
 # %%
-from tinylm_classroom import show_text, trace, village
+from tinylm_classroom import show_text, village
 
-x, weight = torch.randn(2, 5, 128), torch.randn(384, 128)
-layer = yours("lora_linear", lora_linear)
-trace(layer, x, weight, torch.randn(4, 128), torch.zeros(384, 4), 4)
 show_text(village.STORIES[0])
 
 # %% slide="skip"
-from tinylm_classroom import learned
-
 SEEDS = range(1, 4)
 recipes = {"all weights": [0.002, 0.004], "rank 4": [0.01, 0.015]}  # learning rates
 before = village.measured(village.shipped())

@@ -94,6 +94,7 @@ def test_its_parts_are_all_tests_there_are() -> None:
     whole = {name: " ".join(part.commands[-1]) for name, part in run_tests.ALL.items()}
     assert whole["tests"].endswith("--dist=worksteal tests")
     assert whole["notebooks"].endswith(f" --dist=loadfile notebooks notebooks/solutions{more}")
+    assert whole["real"].endswith("tools/real.py --check")
 
 
 SHOWS = [sys.executable, "-c", "import sys; print('given', *sys.argv[1:]); print('=== 1 passed in 0.1s ===')"]

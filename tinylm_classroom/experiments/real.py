@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -41,6 +42,47 @@ SIZES: dict[str, Any] = {
     "vocab_size": 49152, "max_seq_len": 8192, "d_model": 576, "n_layers": 30, "n_heads": 9,
     "n_kv_heads": 3, "d_ff": 1536, "norm_eps": 1e-5, "rope_base": 1e5, "tie_embeddings": True,
 }  # fmt: skip
+PROSE = {  # three texts by a person, to measure on
+    "garden": (
+        "Our neighbour keeps bees at the end of her garden, behind the old wall. In spring she "
+        "opens the wooden boxes, lifts out one frame after the other, and looks for the queen. "
+        "She never wears gloves, because she says that bees can feel when somebody is calm. "
+        "Last year a storm pushed two of the boxes over during the night. In the morning we "
+        "found her on her knees in the wet grass, putting everything back where it belonged, "
+        "while thousands of bees flew around her head. Nobody was stung. In July she gave us a "
+        "jar of dark honey and told us that it came from the lime trees along the river. My "
+        "brother did not believe her, so he followed the bees on his bicycle for a whole "
+        "afternoon. He came back tired and red in the face, and said that they had gone over "
+        "the hill to the fields of the monastery. When we told her, she laughed and said that "
+        "bees have never learned to read our maps. Since then my brother goes there every "
+        "Sunday, and he has started to save money for a box of his own."
+    ),
+    "train": (
+        "The night train from the coast was two hours late, and the waiting room was cold. An "
+        "old man with a trumpet case sat next to the window and counted his coins. A girl asked "
+        "him whether he could play something, and he answered that his lips were too dry. She "
+        "went to the machine in the hall, bought a cup of tea with her last money, and put it "
+        "in front of him. He drank slowly. Then he opened the case, and there was no trumpet in "
+        "it, only letters, tied together with string. He explained that he had been a postman "
+        "for forty years and that these were the letters that he could not deliver. Now that he "
+        "had time, he travelled through the country and looked for the people whose names were "
+        "on them. He had found eleven so far. The girl read the names aloud, one after the "
+        "other, while the snow began to fall. At the ninth she stopped, because it was the name "
+        "of her grandmother."
+    ),
+    "pump": (
+        "To repair the pump, first close the valve below the tank and wait until the pressure "
+        "has fallen. Remove the four screws of the cover with a flat tool and keep them in a "
+        "dry place. Behind the cover there is a rubber ring. If it is hard or broken, replace "
+        "it with a new one of the same size. Clean the small filter with warm water, but do not "
+        "use soap, because it damages the metal. Before you put the cover back, turn the wheel "
+        "by hand and listen. It should move without any noise. If it scrapes, something is "
+        "between the wheel and the wall, usually a small stone. When everything is in place "
+        "again, open the valve slowly and let the air escape through the upper pipe. The pump "
+        "needs about a minute until the water runs evenly. Write the date on the card inside "
+        "the door, so that the next person knows when it was done."
+    ),
+}
 
 
 def real_file() -> Path | None:
@@ -72,12 +114,12 @@ class Real:
         self.name = ""
         self.file = file
         self.config = preset("llama", **SIZES)
-        self.recording = {} if file else json.loads(RECORDING.read_text("utf-8"))
+        self.answers = {} if file else json.loads(RECORDING.read_text("utf-8"))
         if file:
             self.model, self.tokenizer = load_model(file)
             self.config = self.model.config
 
-    @property
+    @cached_property
     def header(self) -> Header:
         """What the file says of itself. Only where the file is there."""
         return read_header(self.file)
@@ -89,14 +131,14 @@ class Real:
         Raises LookupError for what nobody has recorded.
         """
         key = f"{self.name}: {function.__name__}{args}"
-        if self.file:
-            answer = json.loads(json.dumps(function(self, *args)))
-            if target := os.environ.get(RECORD):
-                _note(Path(target), key, answer)
-            return answer
-        if key not in self.recording:
+        if key in self.answers:
+            return self.answers[key]
+        if not self.file:
             raise LookupError(f"this is not in the recording; to ask the model itself: {how()}")
-        return self.recording[key]
+        answer = json.loads(json.dumps(function(self, *args)))
+        if target := os.environ.get(RECORD):
+            _note(Path(target), key, answer)
+        return self.answers.setdefault(key, answer)
 
     def running(self, name: str, model: TransformerLM) -> "Real":
         """This model with the file's weights in another one without memory; none is copied."""

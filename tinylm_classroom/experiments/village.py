@@ -89,9 +89,7 @@ def taught(rate: float, rank: int | None, seed: int, updates: int = 25) -> Trans
     model = deepcopy(shipped())
     if rank:
         add_lora(model, rank, MAPS)
-    recipe = TrainConfig(
-        total_steps=updates, optimizer="adamw", matrix_lr=rate, embedding_lr=rate
-    )
+    recipe = TrainConfig(total_steps=updates, optimizer="adamw", matrix_lr=rate, embedding_lr=rate)
     for _ in train(model, build_optimizer(model, recipe), _batches(seed), recipe):
         pass
     return model.eval()

@@ -18,8 +18,10 @@ NAMED = {"blk.0.attn_q.weight": "attn_q", "blk.0.ffn_up.weight": "ffn_up"}
 
 def answers(said: Mapping[str, Mapping[str, float]]) -> None:
     """Shows the likeliest next words, a group of bars for each model."""
-    title = " and ".join(f"{next(iter(words)).strip()}" for words in said.values())
-    with axes(f"It says {title}", "probability", "next word", (9, 1.2 + 1.9 * len(said))) as (
+    firsts = [max(words.items(), key=lambda pair: pair[1]) for words in said.values()]
+    title = " and ".join(dict.fromkeys(word.strip() for word, _ in firsts))
+    title = f"It says {title}: " + ", then ".join(f"{p:.2f}" for _, p in firsts)
+    with axes(title, "probability", "next word", (9, 1.2 + 1.9 * len(said))) as (
         figure,
         ax,
     ):
