@@ -3,7 +3,7 @@
 # **Is this what the real ones are?**
 #
 # *Needs* lessons 01, 06, 07, 10, 11 and 14. *Builds* what opens a published file in `hub`, and `LoRA` in `lora.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 45 minutes, plus 14 of exercises.
+# *Teaches* in about 44 minutes, plus 14 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a published model is named tensors and a few settings, and the parts that the class has built compute what they mean. If one of them is read wrongly, nothing fails, and each mistake leaves other symptoms.
@@ -29,7 +29,7 @@
 # ## 1. A real model
 # SmolLM2 has 135 million parameters, anyone may use it, and it comes as a Python package with one file. How does it continue a sentence? (Without the package you see what it answered when we asked it.)
 
-# %% tags=["nbval-ignore-output"]
+# %% tags=["nbval-ignore-output", "source-hidden"]
 from tinylm_classroom import pretrained_figures as figures, real_model
 
 real = real_model()
@@ -50,8 +50,7 @@ def next_words(lm, text):
 
 # %% deck="The capital of Italy is Rome"
 country = "Italy"  # try "Spain" and "Japan"
-said = real.ask(next_words, italy.replace("Italy", country))
-figures.answers({"as published": said})
+figures.answers({"as published": real.ask(next_words, italy.replace("Italy", country))})
 
 # %% [markdown]
 # It says *Rome*, with a probability of 0.77. Is this another kind of thing than your model? Its file begins with a header, which has the names of 272 tensors, their shapes, and some settings. Here are its settings, and the tensors of the first block next to the names in our library:
@@ -75,10 +74,10 @@ def tensors_of(lm):
 
 
 OURS = {
-    "token_embd": "embed", "output_norm": "final_norm", "blk": "blocks", "attn_norm": "attn_norm",
-    "attn_q": "attention.q_proj", "attn_k": "attention.k_proj", "attn_v": "attention.v_proj",
-    "attn_output": "attention.o_proj", "ffn_norm": "ffn_norm", "ffn_gate": "ffn.gate_proj",
-    "ffn_up": "ffn.up_proj", "ffn_down": "ffn.down_proj",
+    "token_embd": "embed", "output_norm": "final_norm", "blk": "blocks",
+    "attn_q": "attention.q_proj", "attn_k": "attention.k_proj",
+    "attn_v": "attention.v_proj", "attn_output": "attention.o_proj",
+    "ffn_gate": "ffn.gate_proj", "ffn_up": "ffn.up_proj", "ffn_down": "ffn.down_proj",
 }  # fmt: skip
 
 
@@ -94,11 +93,10 @@ for name, shape in tensors.items():
         print(f"{name:<25} {shape!s:<12} {our_name(name)}")
 
 # %% tags=["signature", "source-hidden"] deck="Each tensor becomes a part that you have built"
-sizes = [(name, our_name(name), math.prod(shape)) for name, shape in tensors.items()]
-figures.conversion(sizes)
+figures.conversion([(name, our_name(name), math.prod(shape)) for name, shape in tensors.items()])
 
 # %% [markdown]
-# A dictionary of twelve names maps them all. So it is one class, `TransformerLM`, with other sizes: 9 heads that share 3 keys and values, RMS norms, SwiGLU, rotary positions, and the embedding as its head. And it runs on **your** parts:
+# A dictionary of ten names maps them all. So it is one class, `TransformerLM`, with other sizes: 9 heads that share 3 keys and values, RMS norms, SwiGLU, rotary positions, and the embedding as its head. And it runs on **your** parts:
 
 # %%
 from tinylm_classroom import build, using
@@ -172,7 +170,7 @@ assert unseen and not changes_shapes(norm_eps=1e-3) and changes_shapes(d_ff=1024
 #
 # **Cut if short.** The line with the bytes.
 #
-# **Tried.** Unpacked by the lesson's four lines, the v of block 0 equals what the package `gguf` unpacks, bit for bit. Rotary pairs on three texts of 190 to 200 tokens: loss 5.12, 4.71 and 4.72 instead of 3.55, 3.15 and 3.20; error of a logit at position 0: 0, at 1: 0.11 to 0.21, at 2: 0.12 to 0.22.
+# **Tried.** Unpacked by the lesson's four lines, the v of block 0 equals what the package `gguf` unpacks, bit for bit. Rotary pairs on three texts of 120 tokens: loss 5.15, 4.72 and 4.62 instead of 3.86, 3.29 and 3.26; error of a logit at position 0: 0, at 1: 0.06 to 0.28, at 2: 0.13 to 0.24.
 
 # %% [markdown]
 # ## 2. Four bits
@@ -202,14 +200,15 @@ def first_bytes(lm, name):
 def unpack(blocks):
     """blocks (N, 20) bytes. Returns (N, 32): scale * level + minimum."""
     # ESSENTIAL
-    scale, minimum = blocks[:, :4].copy().view(np.float16).astype(np.float32).T  # (N) each
+    scale, minimum = blocks[:, :4].copy().view(np.float16).astype(np.float32).T
     low, high = blocks[:, 4:] & 15, blocks[:, 4:] >> 4  # (N, 16): two levels in a byte
     levels = np.concatenate([low, high], axis=1)  # (N, 32)
     return torch.from_numpy(scale[:, None] * levels + minimum[:, None])
     # END
 
 
-packed = np.array([real.ask(first_bytes, "blk.0.attn_q.weight")], dtype=np.uint8)  # (1, 20)
+query_bytes = real.ask(first_bytes, "blk.0.attn_q.weight")
+packed = np.array([query_bytes], dtype=np.uint8)  # (1, 20)
 print("levels ", *(packed[0, 4:12] & 15))
 print("numbers", *(f"{number:.2f}" for number in unpack(packed)[0, :8].tolist()))
 
@@ -237,7 +236,7 @@ assert real.ask(largest_difference) == 0
 
 # %%
 def with_rows(reorder):
-    """An edit of tensors: q and k come from the file, and `reorder` puts their rows in order."""
+    """An edit of tensors: q and k come from the file, their rows reordered."""
 
     def edit(name, tensor):
         if "q_proj" not in name and "k_proj" not in name:
@@ -271,7 +270,7 @@ def reference(title):
 
 # %% slide="skip"
 def symptoms(lm, title, shift=0):
-    """The loss on a text, and the largest error of a logit at some positions, relative."""
+    """The loss on a text, and the largest relative errors of logits."""
     ids = encoded(title) + shift  # (1, T)
     right = reference(title)  # (T, V)
     logits = right if lm is real and not shift else lm.model(ids)[0]  # (T, V)
@@ -280,7 +279,8 @@ def symptoms(lm, title, shift=0):
     return {"loss": loss, "errors": [round(error, 4) for error in errors[AT].tolist()]}
 
 
-found = {"right": real.ask(symptoms, "garden"), "rotary pairs": mispaired.ask(symptoms, "garden")}
+both = {"right": real, "rotary pairs": mispaired}
+found = {name: lm.ask(symptoms, "garden") for name, lm in both.items()}
 
 # %% tags=["source-hidden"] deck="The wrong coordinates are paired. Where are the logits still right?"
 exact = [at for at, error in zip(AT, found["rotary pairs"]["errors"], strict=True) if error < 1e-3]
@@ -298,7 +298,8 @@ predict(
 
 # %%
 for name, each in found.items():
-    print(f"{name:<13} loss {each['loss']:.2f}, errors at 0, 1, 2:", *each["errors"][:3])
+    errors = " ".join(f"{error:.2f}" for error in each["errors"][:3])
+    print(f"{name:<13} loss {each['loss']:.2f}, errors at 0, 1, 2: {errors}")
 
 # %% tags=["source-hidden"] evidence="mispaired" tried="held-out"
 # Checked on three texts: right at position 0 only, and the loss rises by more than one nat.
@@ -344,9 +345,8 @@ layout = yours("rotary_layout", rotary_layout)  # the solution, until yours pass
 converted = real.variant("rows in order", with_rows(layout))
 
 # %% tags=["source-hidden"] deck="The right pairs: from 0.22 to 0.77"
-figures.answers(
-    {"rows as they are": mispaired.ask(next_words, italy), "rows in order": converted.ask(next_words, italy)}
-)
+lms = {"rows as they are": mispaired, "rows in order": converted}
+figures.answers({name: lm.ask(next_words, italy) for name, lm in lms.items()})
 
 # %% tags=["source-hidden"] evidence="layout" tried="exact"
 # Checked: your rows are those of the library's reader, so the loss is the same.
@@ -369,7 +369,7 @@ assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(nex
 #
 # **Cut if short.** The table of losses; the map is enough.
 #
-# **Tried.** Three texts (a garden, a train, a pump), 190 to 200 tokens. Loss 3.55, 3.15, 3.20; eps 1e-3: 3.56, 3.16, 3.21, and 0.01 to 0.02 at position 0; base 10,000: 3.68, 3.24, 3.29; base 500,000: 0.02 to 0.05 more; o_proj transposed 11.1; k and v exchanged 15.4; gains minus 1 14.1; token ids + 1 10.0.
+# **Tried.** Three texts (a garden, a train, a pump), 180 to 200 tokens. Loss 3.55, 3.15, 3.20; eps 1e-3: 3.56, 3.16, 3.21, and 0.01 to 0.02 at position 0; base 10,000: 3.68, 3.24, 3.29; base 500,000: 0.02 to 0.05 more; o_proj transposed 11.1; k and v exchanged 15.4; gains minus 1 14.1; token ids + 1 10.0.
 
 # %% [markdown]
 # ## 4. It loads, but is it right?
@@ -386,14 +386,22 @@ def exchanged(name, tensor):
     return weights[name.replace(part, OTHER[part])] if part in OTHER else tensor
 
 
+def turned(name, tensor):
+    return tensor.T if "o_proj" in name else tensor
+
+
+def without_one(name, tensor):
+    return tensor - 1 if "norm" in name else tensor
+
+
 # %%
 patients = {
     "eps 1e-3": real.variant("eps", norm_eps=1e-3),
     "base 10,000": real.variant("base", rope_base=10_000.0),
     "rotary pairs": mispaired,
-    "o_proj transposed": real.variant("turned", lambda n, t: t.T if "o_proj" in n else t),
+    "o_proj transposed": real.variant("turned", turned),
     "k and v exchanged": real.variant("exchanged", exchanged),
-    "gains minus 1": real.variant("gains", lambda n, t: t - 1 if "norm" in n else t),
+    "gains minus 1": real.variant("gains", without_one),
 }
 for name, patient in patients.items():
     found[name] = patient.ask(symptoms, "garden")
@@ -423,7 +431,7 @@ figures.fingerprints({name: each["errors"] for name, each in found.items() if na
 # Checked: mistakes about positions, and no others, are right at position 0.
 for name in ("base 10,000", "rotary pairs"):
     assert found[name]["errors"][0] < 1e-3 < max(found[name]["errors"])
-for name in ("o_proj transposed", "k and v exchanged", "gains minus 1", "token ids + 1"):
+for name in list(found)[4:]:
     assert found[name]["errors"][0] > 0.1 and found[name]["loss"] > found["right"]["loss"] + 4
 assert 0.001 < found["eps 1e-3"]["errors"][0] < 0.05
 
@@ -473,10 +481,8 @@ print("template:", repr(real.ask(write, chat, 8)))
 # %% tags=["source-hidden"] evidence="answers" tried="exact"
 # Checked: with the template there is an answer, without it the model writes the template itself.
 asked = "What is the capital of Italy?"
-templated = f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n"
-assert real.ask(write, templated, 8) == "The capital of Italy is Rome.<|im_end|>"
-alone = real.ask(write, asked, 20)
-assert "<|im_start|>assistant" in alone and "Rome" not in alone
+alone, answer = real.ask(write, asked, 20), real.ask(write, chat.replace(question, asked), 8)
+assert answer == "The capital of Italy is Rome.<|im_end|>" and "<|im_start|>assistant" in alone
 
 # %% [markdown]
 # Alone, the model ends the user's turn itself, opens its own, and then speaks about Italy in general. With the template it answers, and `<|im_end|>` says that its turn is over. [[answers]] How a model learns this is in [More: 18 Chat](more/18_chat.ipynb). Its tokenizer (lesson 01) was trained mostly on English. How many tokens does one sentence take in other languages, the first of article 1 of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights)?
@@ -486,8 +492,9 @@ one_sentence = {
     "English": "All human beings are born free and equal in dignity and rights.",
     "Chinese": "人人生而自由，在尊严和权利上一律平等。",
     "Russian": "Все люди рождаются свободными и равными в своем достоинстве и правах.",
-    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है।",
-}
+    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात "
+    "स्वतन्त्रता और समानता प्राप्त है।",
+}  # fmt: skip
 
 
 def n_tokens(lm, text):
@@ -585,15 +592,16 @@ show_text(village.STORIES[0])
 SEEDS = range(1, 4)
 recipes = {"all weights": [0.002, 0.004], "rank 4": [0.01, 0.015]}  # learning rates
 before = village.measured(village.shipped())
-points = {
-    (name, rate): [village.measured(village.taught(rate, 4 if name == "rank 4" else None, seed)) for seed in SEEDS]
-    for name, rates in recipes.items()
-    for rate in rates
-}
+points = {}  # by name and rate: what each seed has learned and forgotten
+for name, rates in recipes.items():
+    rank = 4 if name == "rank 4" else None
+    for rate in rates:
+        taught = [village.taught(rate, rank, seed) for seed in SEEDS]
+        points[name, rate] = [village.measured(lm) for lm in taught]
 
 # %% tags=["source-hidden"] deck="Both learn the village equally well. Which one forgets more of the old world?"
-rises = {key: sum(loss - before[1] for _, loss in found_) / len(found_) for key, found_ in points.items()}
-ratio = rises["rank 4", 0.015] / rises["all weights", 0.004]
+rises = [sum(loss - before[1] for _, loss in points[key]) for key in (("rank 4", 0.015), ("all weights", 0.004))]
+ratio = rises[0] / rises[1]
 predict(
     "The rates are chosen so that both learn the village equally well. Which one forgets more of the old world?",
     key=lambda: "about the same" if 0.6 < ratio < 1.5 else "?",
@@ -606,9 +614,8 @@ predict(
 )
 
 # %% tags=["source-hidden"] deck="Who learns more forgets more, with both methods"
-figures.learned_and_forgotten(
-    {name: [point for (n, _), each in points.items() if n == name for point in each] for name in recipes}, before
-)
+dots = {name: [*points[name, low], *points[name, high]] for name, (low, high) in recipes.items()}
+figures.learned_and_forgotten(dots, before)
 
 # %% tags=["source-hidden"] evidence="forgets-the-same" tried="seeds"
 # Checked with every seed: the higher rate learns more and forgets more, and the methods are close.
@@ -624,7 +631,7 @@ assert 0.6 < ratio < 1.5
 villager = village.taught(0.01, 4, 1)
 n_update = sum(p.numel() for name, p in villager.named_parameters() if "lora" in name)
 n_all = sum(p.numel() for p in villager.parameters()) - n_update
-print(f"rank 4: {n_update:,} numbers next to {n_all:,} frozen ones, {n_update / n_all:.0%}")
+print(f"rank 4: {n_update:,} numbers next to {n_all:,}, {n_update / n_all:.0%}")
 
 # %% [markdown]
 # **Your task:** make the villager say another colour than silver. How hot must it be?
