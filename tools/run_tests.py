@@ -94,13 +94,13 @@ PARTS = {
         6,
         [[*NBVAL, *TWO, "notebooks/solutions", *MORE]],
     ),
+    "long": Part(
+        "browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]
+    ),
     "real": Part(
         "lesson 18 with the real model, whose package has 98 MB",
         1,
         [[sys.executable, "tools/real.py", "--check"]],
-    ),
-    "long": Part(
-        "browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]
     ),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}

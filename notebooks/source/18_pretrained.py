@@ -3,7 +3,7 @@
 # **Is this what the real ones are?**
 #
 # *Needs* lessons 01, 06, 07, 10, 11 and 14. *Builds* what opens a published file in `hub`, and `LoRA` in `lora.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 44 minutes, plus 14 of exercises.
+# *Teaches* in about 45 minutes, plus 14 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a published model is named tensors and a few settings, and the parts that the class has built compute what they mean. If one of them is read wrongly, nothing fails, and each mistake leaves other symptoms.
@@ -11,7 +11,7 @@
 # If you have only ten minutes, show section 1 and the prediction of section 3.
 
 # %% [markdown] tags=["note"]
-# **Say.** Other people have trained this model, on two trillion tokens. Everything that it knows is in one file of 98 megabytes, and you have built everything that reads it.
+# **Say.** Other people have trained this model, on two trillion tokens. Everything that it knows is in one file, and you have built what reads it.
 #
 # **Draw.** None.
 #
@@ -88,6 +88,8 @@ def our_name(theirs):
 
 block = "blk.0."  # try "blk.29."
 tensors = real.ask(tensors_of)
+n_numbers = sum(math.prod(shape) for shape in tensors.values())
+print(f"{len(tensors)} tensors, {n_numbers / 1e6:.0f} million numbers")
 for name, shape in tensors.items():
     if name.startswith(block):
         print(f"{name:<25} {shape!s:<12} {our_name(name)}")
@@ -174,7 +176,14 @@ assert unseen and not changes_shapes(norm_eps=1e-3) and changes_shapes(d_ff=1024
 
 # %% [markdown]
 # ## 2. Four bits
-# 135 million numbers in fp32 would need 538 megabytes, but the file has 98. Lesson 14 stored a weight in 8 bits with a scale for each row. Most matrices here are stored in 4 bits, and **32 numbers share a scale and a minimum** (the kind is called Q4_1): 2 bytes for the scale, 2 for the minimum, 16 for the numbers.
+# How can so many numbers be in so small a file? Lesson 14 stored a weight in 8 bits with a scale for each row. Most matrices here are stored in 4 bits, and **32 numbers share a scale and a minimum** (the kind is called Q4_1): 2 bytes for the scale, 2 for the minimum, 16 for the numbers.
+
+# %%
+def megabytes(lm):
+    return len(lm.header.content) / 1e6
+
+
+print(f"in fp32 {4 * n_numbers / 1e6:.0f} MB, in the file {real.ask(megabytes):.0f} MB")
 
 # %% tags=["source-hidden"] deck="4-bit numbers, but how many bits does a weight need?"
 predict(

@@ -80,7 +80,7 @@ def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
     command = [sys.executable, run_tests.__file__, "tsets"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "there is no part tsets; there are style, tests, notebooks, backwards, solutions, long" in done.stderr
+    assert "there is no part tsets; there are style, tests, notebooks, backwards, solutions, long, real" in done.stderr
 
 
 def test_its_parts_are_all_tests_there_are() -> None:
