@@ -13,7 +13,7 @@ from ..display.theme import AXIS_COLORS, INK, SERIES
 TYPE = 20
 HUES = {"embed": "V", "attention": "H", "ffn": "F"}
 EASE = torch.linspace(0, 1, 40).pow(2) * (3 - 2 * torch.linspace(0, 1, 40))
-NAMED = {"blk.0.attn_q.weight": "attn_q", "blk.0.ffn_up.weight": "ffn_up"}
+NAMED = ("token_embd.weight", "blk.0.ffn_up.weight")
 
 
 def answers(said: Mapping[str, Mapping[str, float]]) -> None:
@@ -21,7 +21,7 @@ def answers(said: Mapping[str, Mapping[str, float]]) -> None:
     firsts = [max(words.items(), key=lambda pair: pair[1]) for words in said.values()]
     title = " and ".join(dict.fromkeys(word.strip() for word, _ in firsts))
     title = f"It says {title}: " + ", then ".join(f"{p:.2f}" for _, p in firsts)
-    with axes(title, "probability", "next word", (9, 1.2 + 1.9 * len(said))) as (
+    with axes(title, "probability", "next word", (9, 1.4 + 1.7 * len(said))) as (
         figure,
         ax,
     ):
@@ -56,7 +56,7 @@ def conversion(tensors: Sequence[tuple[str, str, int]]) -> None:
     left = _stacked(sorted(sizes), sizes)
     right = _stacked(sorted(sizes, key=lambda name: _order(ours[name])), sizes)
     title = "Each tensor becomes a part that you have built"
-    with axes(title, "left: the file, right: our model", "tensors by size", (10.6, 6)) as (fig, ax):
+    with axes(title, "left: the file, right: our model", "tensors by size", (9, 5)) as (fig, ax):
         for name in sizes:
             letter = next((hue for part, hue in HUES.items() if part in ours[name]), "B")
             color = AXIS_COLORS[letter].light
@@ -80,7 +80,7 @@ def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> No
     """Shows the error of the logits at some positions, a row for each mistake."""
     shown = torch.tensor([list(row) for row in errors.values()]).clamp(max=1)
     title = "Each mistake has its fingerprint"
-    with axes(title, "position in the text", "mistake", (10.6, 5)) as (figure, ax):
+    with axes(title, "position in the text", "mistake", (8.3, 4.5)) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, shown, shown, list(errors), [2] * len(errors))
         ax.set_xticks(range(len(at)), at)
@@ -97,7 +97,7 @@ def learned_and_forgotten(points: Mapping[str, Sequence[Any]], before: Sequence[
     """Shows for each training how well it knows the village, and its loss on old stories."""
     title = "Who learns more forgets more, with both methods"
     x, y = "probability of the village's words", "loss on old stories"
-    with axes(title, x, y, (9.4, 5)) as (figure, ax):
+    with axes(title, x, y, (9.2, 4.8)) as (figure, ax):
         ax.plot(*before, "s", color=INK, markersize=12)
         ax.annotate("before", before, (12, 0), textcoords="offset points", size=TYPE)
         for color, (name, found) in zip(SERIES, points.items(), strict=False):
@@ -134,7 +134,7 @@ def levels(numbers: torch.Tensor) -> None:
     """Shows 32 numbers of one block (32) and the levels that they are on."""
     title = f"32 numbers, {len(numbers.unique())} of 16 levels"
     low, high = numbers.min().item(), numbers.max().item()
-    with axes(title, "which of the 32 numbers", "weight", (9.4, 4.6)) as (figure, ax):
+    with axes(title, "which of the 32 numbers", "weight", (9.2, 4.6)) as (figure, ax):
         for level in torch.linspace(low, high, 16).tolist():
             ax.axhline(level, color=AXIS_COLORS["B"].light, lw=1.5)
         ax.grid(visible=False)
