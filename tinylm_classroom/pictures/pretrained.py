@@ -40,7 +40,9 @@ def answers(said: Mapping[str, Mapping[str, float]]) -> None:
         ax.invert_yaxis()
         if len(said) > 1:
             ax.legend(fontsize=TYPE, frameon=False)
-    rows = [(name, word.strip(), p) for name, words in said.items() for word, p in words.items()]
+    rows = []
+    for name, words in said.items():
+        rows += [(name, word.strip(), p) for word, p in words.items()]
     display(
         figure,
         alt="Bars: the next words with the highest probabilities. " + title,
@@ -96,14 +98,17 @@ def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> No
 def learned_and_forgotten(points: Mapping[str, Sequence[Any]], before: Sequence[float]) -> None:
     """Shows for each training how well it knows the village, and its loss on old stories."""
     title = "Who learns more forgets more, with both methods"
-    x, y = "probability of the village's words", "loss on old stories"
+    x = "probability of the village's words"
+    y = "loss on old stories"
     with axes(title, x, y, (9.2, 4.8)) as (figure, ax):
         ax.plot(*before, "s", color=INK, markersize=12)
         ax.annotate("before", before, (12, 0), textcoords="offset points", size=TYPE)
         for color, (name, found) in zip(SERIES, points.items(), strict=False):
             ax.plot(*zip(*found, strict=True), "o", color=color, markersize=13, label=name)
         ax.legend(fontsize=TYPE, frameon=False)
-    rows = [(name, *each) for name, found in points.items() for each in found]
+    rows = []
+    for name, found in points.items():
+        rows += [(name, *each) for each in found]
     display(
         figure,
         alt="Scatter plot: what is further right, and has learned more, is higher.",
@@ -133,7 +138,8 @@ def _stacked(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, tuple[
 def levels(numbers: torch.Tensor) -> None:
     """Shows 32 numbers of one block (32) and the levels that they are on."""
     title = f"32 numbers, {len(numbers.unique())} of 16 levels"
-    low, high = numbers.min().item(), numbers.max().item()
+    low = numbers.min().item()
+    high = numbers.max().item()
     with axes(title, "which of the 32 numbers", "weight", (9.2, 4.6)) as (figure, ax):
         for level in torch.linspace(low, high, 16).tolist():
             ax.axhline(level, color=AXIS_COLORS["B"].light, lw=1.5)
