@@ -2,7 +2,7 @@
 # # 18 Pretrained
 # **Is this what the real ones are?**
 #
-# *Needs* lessons 01, 06, 07, 10, 11 and 14. *Builds* what opens a published file in `hub`, and `LoRA` in `lora.py`. *Runs* in about 50 s on two cores.
+# *Needs* lessons 01, 06, 07, 10, 11 and 14. *Builds* what opens a published file in `hub`, and `LoRA` in `lora.py`. *Runs* in about 40 s on two cores.
 # *Teaches* in about 45 minutes, plus 14 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -556,6 +556,7 @@ assert list(counts.values()) == [13, 29, 54, 92]
 # $A$ makes $r$ numbers of $x$, and $B$ makes an output of these; $r$ is the **rank**, and $\alpha$ a fixed number. $B$ starts at 0, so that nothing changes at first.
 #
 # ### Your turn: the layer
+# Write it for any number of texts, and with the factor.
 
 
 # %% tags=["exercise"] name="lora_linear" minutes=6 difficulty=2 deck="Your turn: the layer"

@@ -82,7 +82,7 @@ def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> No
     """Shows the error of the logits at some positions, a row for each mistake."""
     shown = torch.tensor([list(row) for row in errors.values()]).clamp(max=1)
     title = "Each mistake has its fingerprint"
-    with axes(title, "position in the text", "mistake", (8.3, 4.5)) as (figure, ax):
+    with axes(title, "position in the text", "mistake", (7.8, 4.3)) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, shown, shown, list(errors), [2] * len(errors))
         ax.set_xticks(range(len(at)), at)
@@ -140,7 +140,7 @@ def levels(numbers: torch.Tensor) -> None:
     title = f"32 numbers, {len(numbers.unique())} of 16 levels"
     low = numbers.min().item()
     high = numbers.max().item()
-    with axes(title, "which of the 32 numbers", "weight", (9.2, 4.6)) as (figure, ax):
+    with axes(title, "which of the 32 numbers", "weight", (9.0, 4.5)) as (figure, ax):
         for level in torch.linspace(low, high, 16).tolist():
             ax.axhline(level, color=AXIS_COLORS["B"].light, lw=1.5)
         ax.grid(visible=False)
