@@ -54,6 +54,7 @@ PLACES = {
         "levels_of_guessing",
         "never_read",
     ),
+    "experiments.real": ("PROSE", "real_model"),
     "experiments.rows": (
         "ids_of_words",
         "nearest_is_same",
@@ -99,6 +100,7 @@ PLACES = {
     "workshop.progress": ("progress", "using"),
 }
 MODULES = {
+    "village": "experiments.village",
     "ablation": "experiments.ablation",
     "chains": "experiments.chains",
     "cutting": "experiments.cutting",
@@ -114,6 +116,7 @@ MODULES = {
     "inside_figures": "pictures.inside",
     "instructions": "experiments.instructions",
     "judging": "experiments.judging",
+    "pretrained_figures": "pictures.pretrained",
     "linear_figures": "pictures.linear",
     "model_figures": "pictures.model",
     "looking": "pictures.looking",

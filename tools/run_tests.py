@@ -97,6 +97,11 @@ PARTS = {
     "long": Part(
         "browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]
     ),
+    "real": Part(
+        "lesson 18 with the real model, whose package has 98 MB",
+        1,
+        [[sys.executable, "tools/real.py", "--check"]],
+    ),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
 # What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its
@@ -109,6 +114,7 @@ ALL = {
         9,
         [[*NBVAL, *TWO, "notebooks", "notebooks/solutions", *MORE]],
     ),
+    "real": PARTS["real"],
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
 NO_INPUT = {

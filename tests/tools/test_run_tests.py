@@ -80,7 +80,7 @@ def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
     command = [sys.executable, run_tests.__file__, "tsets"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "there is no part tsets; there are style, tests, notebooks, backwards, solutions, long" in done.stderr
+    assert "there is no part tsets; there are style, tests, notebooks, backwards, solutions, long, real" in done.stderr
 
 
 def test_its_parts_are_all_tests_there_are() -> None:
@@ -94,6 +94,7 @@ def test_its_parts_are_all_tests_there_are() -> None:
     whole = {name: " ".join(part.commands[-1]) for name, part in run_tests.ALL.items()}
     assert whole["tests"].endswith("--dist=worksteal tests")
     assert whole["notebooks"].endswith(f" --dist=loadfile notebooks notebooks/solutions{more}")
+    assert whole["real"].endswith("tools/real.py --check")
 
 
 SHOWS = [sys.executable, "-c", "import sys; print('given', *sys.argv[1:]); print('=== 1 passed in 0.1s ===')"]

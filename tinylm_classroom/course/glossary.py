@@ -73,7 +73,7 @@ TERMS = {
         "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, "
         "reward hacking, penalty, RLHF, reward model, DPO"
     ),
-    "18": "LoRA, QLoRA",
+    "18": "LoRA",
     "19": "overfit one batch, bisection",
 }
 BLOCK = re.compile(

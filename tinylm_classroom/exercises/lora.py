@@ -1,10 +1,10 @@
-"""Lesson 18: a frozen matrix with an update of low rank next to it, and both merged into one."""
+"""Lesson 18: a frozen matrix with an update of low rank next to it."""
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, chosen, slipped, texts
+from .base import Exercise, Probe, chosen, texts
 
 
 def _scale(a: Tensor, weight: Tensor, alpha: float, on: frozenset[str]) -> float:
@@ -46,27 +46,6 @@ def lora_linear(
     })  # fmt: skip
 
 
-def merged_weight(
-    weight: Tensor, a: Tensor, b: Tensor, alpha: float, on: frozenset[str] = frozenset()
-) -> Tensor:
-    """weight (out, in) + (alpha / r) b a in the weight's dtype, rounded once, and the mistakes that
-    are `on`.
-    """
-    scale = _scale(a, weight, alpha, on)
-    wide = weight.double()
-    made = scale * chosen(on, b.double() @ a.double(), {
-        "reshaped": lambda: (a.T @ b.T).double().reshape(weight.shape),
-        "update transposed": lambda: (a.T @ b.T).double(),
-        "one rank": lambda: torch.outer(b[:, 0], a[0]).double(),
-    })  # fmt: skip
-    made = 2 * made if "twice" in on else made
-    whole = chosen(on, wide + made, {
-        "update alone": lambda: made, "everything scaled": lambda: scale * wide + made,
-    })  # fmt: skip
-    whole = whole.float() if "stays wide" in on else whole.to(weight.dtype)
-    return slipped(on, whole, {"in place": weight.copy_})
-
-
 def _normal(g: Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=g)
 
@@ -84,15 +63,10 @@ def _one_vector(g: Generator) -> tuple:
     return x[0], *others
 
 
-def _in_bf16(g: Generator) -> tuple:
-    _, weight, a, b, alpha = _lora(g, 6, 5, 3, 4.0)
-    return weight.bfloat16(), a, b, alpha
-
-
 LORA_LINEAR = Exercise(
     name="lora_linear",
     lesson="18",
-    order=4,
+    order=2,
     reference=lora_linear,
     probes=(
         Probe(
@@ -113,23 +87,4 @@ LORA_LINEAR = Exercise(
     **texts("lora_linear"),
     wider=True,
 )
-MERGED_WEIGHT = Exercise(
-    name="merged_weight",
-    lesson="18",
-    order=5,
-    reference=merged_weight,
-    probes=(
-        Probe(
-            "if b is 0, the weight stays as it is", lambda g: _lora(g, 4, 3, 2, 5.0, zero=True)[1:]
-        ),
-        Probe(
-            "the update is added", lambda g: (*(torch.tensor([[n]]) for n in (3.0, 5.0, 7.0)), 1.0)
-        ),
-        Probe("r is a size of a", lambda g: _lora(g, 7, 5, 3, 3.0)[1:]),
-        Probe("the update has the factor alpha / r", lambda g: _lora(g, 5, 6, 3, 8.0)[1:]),
-        Probe("there may be as many outputs as inputs", lambda g: _lora(g, 6, 6, 3, 5.0)[1:]),
-        Probe("the result has the dtype of the weight", _in_bf16),
-    ),
-    **texts("merged_weight"),
-)
-EXERCISES = (LORA_LINEAR, MERGED_WEIGHT)
+EXERCISES = (LORA_LINEAR,)

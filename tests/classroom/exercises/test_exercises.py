@@ -25,7 +25,7 @@ UNNAMED = {
     "tied_logits-with_a_bias", "rotate-added",
     "top_p_probs-topp_gathered_back", "beam_search-beam_never_pruned_together",
     "patch-patch_features",
-    "lora_linear-lora_viewed_not_turned", "merged_weight-merged_as_a_mixture",
+    "lora_linear-lora_viewed_not_turned",
 }  # fmt: skip
 
 
