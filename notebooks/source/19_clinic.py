@@ -65,11 +65,11 @@ assert abs(slow.number("loss at the end") - slow.healthy_number("loss at the end
 # You cannot see it: a curve hides a matrix that never learns, because the others learn around it. [[loss-hides]] Training **fails silently**, writes Andrej Karpathy in *A Recipe for Training Neural Networks* ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). That is why experts do not guess. They measure, and they begin with what is cheap.
 
 # %% tags=["source-hidden"] deck="The recipe has an order: which one?"
-STEPS = ["look at the data", "check the first loss, and one batch", "overfit all training texts", "regularize", "tune"]
+STEPS = ["look at the data", "check the first loss, and one batch", "overfit all training texts", "tune"]
 predict(
-    "Put these five steps into the order of the recipe.",
+    "Put these four steps into the order of the recipe.",
     key=lambda: STEPS,
-    ranking=[STEPS[i] for i in (4, 1, 3, 0, 2)],
+    ranking=[STEPS[i] for i in (3, 1, 0, 2)],
     because="A fault that an early, cheap step can find makes all later steps worthless.",
 )
 
@@ -81,7 +81,7 @@ predict(
 # **Ask.** None: the room asks itself.
 #
 # **Usual answers.**
-# - *The learning rate* (from the room): That is tuning, the fifth step. Tuning a model that has a fault hides the fault.
+# - *The learning rate* (from the room): That is tuning, the last step. Tuning a model that has a fault hides the fault.
 # - *The first question finds nobody, so it is useless* (from the room): It costs one forward pass, and excludes a dozen causes.
 #
 # **Cut if short.** The list of causes.
@@ -96,7 +96,7 @@ predict(
 figures.tree(ill_runs.TREE)
 
 # %% [markdown]
-# **To overfit one batch** is part of the second of Karpathy's six steps, where the whole program is set up: a model that cannot learn eight texts by heart has a fault, and no amount of data repairs it.
+# To **overfit one batch** is part of the second of Karpathy's six steps, where the whole program is set up: a model that cannot learn eight texts by heart has a fault, and no amount of data repairs it.
 #
 # Now open the ward. How do the patients begin that train new weights?
 
@@ -686,7 +686,7 @@ assert all(ill_runs.walk(who) == leaves[name] for name, who in others.items())
 # %% [markdown]
 # Each of the twelve stops at one leaf, and of all causes on the list exactly one has all of its signs. [[one-cause-fits]] The tree is ours, for these patients; your own project will add questions. The order stays.
 
-# %% deck="Your clinic"
+# %%
 from tinylm_classroom import visits
 
 visits(ward.values())

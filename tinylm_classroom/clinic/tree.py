@@ -33,14 +33,14 @@ TREE = (
         "Does it learn\none batch?",
         (Sign("lowest loss", high=3.5),),
         "Are all\ngradients 0?",
-        (("yes", "initial weights"), ("no", "loss, learning rate")),
+        (("yes", "initial weights"), ("no", "loss, rate")),
         Sign("gradient norm at the start", high=1e-6),
     ),
     Question(
-        "New texts above\nthe floor?",
+        "Is new text\nabove the floor?",
         (Sign("loss on new texts", floor() - 0.05),),
-        "Query 1 sees\none key?",
-        (("no", "the mask"), ("yes", "targets, leaked texts")),
+        "Query 1:\none key?",
+        (("no", "the mask"), ("yes", "targets, leaks")),
         Sign("keys that the first of 8 queries sees", low=2),
     ),
     Question(

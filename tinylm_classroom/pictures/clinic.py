@@ -74,24 +74,24 @@ def tree(questions: Sequence[Any], patients: Mapping[str, tuple[int, int]] | Non
     names: dict[tuple[int, int], list[str]] = {}
     for name, place in (patients or {}).items():
         names.setdefault(place, []).append(name)
-    with axes(title, "from question to leaf", "questions", (11.4, 9.0)) as (figure, ax):
+    with axes(title, "from question to leaf", "questions", (11.4, 6.5)) as (figure, ax):
         for row, question in enumerate(questions):
             y = -2.0 * row
             _box(ax, SPINE, y, question.text, SERIES[0], 3.5)
             _box(ax, THEN, y, question.then, QUIET, 2.9)
             _arrow(ax, (SPINE + 1.75, y), (THEN - 1.45, y), "no")
-            _arrow(ax, (SPINE, y - 0.55), (SPINE, y - 1.45), "yes")
+            _arrow(ax, (SPINE, y - 0.66), (SPINE, y - 1.34), "yes")
             for leaf, (answer, look) in enumerate(question.leaves):
                 here = names.get((row, leaf), [])
                 end = y + 0.5 - 1.0 * leaf
                 ax.plot([THEN + 1.45, LEAF - 1.75], [y, end], color=QUIET, lw=2, linestyle="-")
-                where = {"va": "center", "size": TYPE}
+                where = {"va": "center", "size": 20}
                 ax.text(LEAF - 1.65, end, f"{answer}:", color=QUIET, **where)
                 text = look if patients is None else ", ".join(here)
                 color = INK if patients is None else SERIES[1]
-                ax.text(LEAF + 0.15, end, text, color=color, weight="bold", **where)
-        ax.text(SPINE, -12, "healthy, as far\nas we can see", ha="center", va="center", size=TYPE)
-        ax.set(xlim=(-1.85, 14.4), ylim=(-12.6, 0.95))
+                ax.text(LEAF + 0.6, end, text, color=color, **where)
+        ax.text(SPINE - 1.75, -11.75, "healthy, as far as we can see", va="center", size=20)
+        ax.set(xlim=(-1.85, 15.1), ylim=(-12.2, 0.95))
         ax.title.set_size(23)
         hide_axes(ax)
     rows = []
@@ -130,8 +130,8 @@ def _line(text: str) -> str:
 
 def _box(ax: Axes, x: float, y: float, text: str, color: str, width: float) -> None:
     shape = {"boxstyle": "round,pad=0,rounding_size=0.16", "fc": GROUND, "ec": color, "lw": 2.5}
-    ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.55), width, 1.1, zorder=2, **shape))
-    ax.text(x, y, text, ha="center", va="center", size=TYPE, zorder=3, linespacing=1.1)
+    ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.66), width, 1.32, zorder=2, **shape))
+    ax.text(x, y, text, ha="center", va="center", size=19, zorder=3, linespacing=0.95)
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], says: str) -> None:
@@ -140,9 +140,9 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], says:
     x = (start[0] + end[0]) / 2
     y = (start[1] + end[1]) / 2
     if says == "no":
-        ax.text(x, y + 0.12, says, ha="center", va="bottom", size=TYPE, color=QUIET)
+        ax.text(x, y + 0.12, says, ha="center", va="bottom", size=20, color=QUIET)
     else:
-        ax.text(x + 0.15, y, says, va="center", size=TYPE, color=QUIET)
+        ax.text(x + 0.15, y, says, va="center", size=17, color=QUIET)
 
 
 def flat(runs: Mapping[str, Sequence[float]]) -> None:
@@ -171,7 +171,7 @@ def looks(who: Any) -> None:
     words, weights = who.looks()
     next_word = weights.diagonal(1).mean().item()
     title = "Each word looks at the word that it has to predict"
-    with axes(title, "looks at (key)", "the word that looks (query)", (11.4, 6.4)) as (figure, ax):
+    with axes(title, "looks at (key)", "the word that looks (query)", (11.4, 5.6)) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, weights, weights, words, [2] * len(words))
         for text in ax.texts:
