@@ -15,7 +15,7 @@ from ..experiments.yours import SEVEN, Size, copied
 from .lettering import hide_axes, set_type, side_by_side
 
 TYPE = 20
-MOST_LINES = 4  # of each text
+MOST_LINES = 3  # of each text
 COLUMNS = 58  # characters in a line of a shaded text
 FLOOR = 0.66
 LN_V = {"storyworld": math.log(345), "pydoc": math.log(512)}
@@ -51,7 +51,7 @@ def sizes(found: Mapping[str, Mapping[int, Size]]) -> None:
     every = []
     for corpus, rows in found.items():
         every += [(corpus, n, row) for n, row in rows.items()]
-    with drawing(11.6, 5.4) as figure:
+    with drawing(11.4, 5.2) as figure:
         for ax, (corpus, rows) in zip(figure.subplots(1, 2), found.items(), strict=True):
             _draw_sizes(ax, corpus, rows)
         handles = figure.axes[0].get_legend_handles_labels()
@@ -130,9 +130,9 @@ def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
     first, *_ = most
     title = f"{first}: {most[first]} of {len(shown[first])} tokens are one copy"
     lines = {name: _lines(text, ids, found[name])[:MOST_LINES] for name, ids in shown.items()}
-    n_lines = sum(len(each) + 2 for each in lines.values())
+    n_lines = sum(len(each) + 1.85 for each in lines.values())
     letters = {"size": TYPE, "va": "center", "family": "monospace", "parse_math": False}
-    with axes(title, "column", "line", (11.6, 0.4 * n_lines + 0.6)) as (figure, ax):
+    with axes(title, "column", "line", (11.4, 0.36 * n_lines + 0.5)) as (figure, ax):
         y = 0.0
         for name, rows in lines.items():
             ax.text(0, y, f"{name}: longest copy {most[name]} tokens", size=TYPE, color=QUIET)
@@ -147,7 +147,7 @@ def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
                         ax.text(at + i + 0.5, y, letter, ha="center", color=ink, **letters)
                 y += 1
             y += 0.9
-        ax.set(xlim=(0, COLUMNS + 2), ylim=(y, -0.8))
+        ax.set(xlim=(0, COLUMNS + 2), ylim=(y - 0.6, -0.6))
         hide_axes(ax)
         display(
             figure,
@@ -215,7 +215,7 @@ def _draw_sizes(ax: Axes, corpus: str, rows: Mapping[int, Size]) -> None:
         ax.axhline(value, color=QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
         right = name != "floor"
         at = kb[-1] if right else kb[0]
-        ax.text(at, value + 0.1, name, size=TYPE - 2, color=QUIET, ha="right" if right else "left")
+        ax.text(at, value + 0.1, name, size=TYPE, color=QUIET, ha="right" if right else "left")
     ax.set_xticks(kb, [f"{size:.0f}" for size in kb])
     ax.set_xticks([], minor=True)
     ax.set(xlabel="KB of text", ylabel="loss (nats per token)", ylim=(0, 9))
