@@ -98,6 +98,7 @@ PLACES = {
     "workshop.parity": ("kept_functions", "parity"),
     "workshop.report": ("model_folder", "model_report"),
     "workshop.progress": ("progress", "using"),
+    "workshop.yours": ("ask_first_five", "ask_last_five", "small_run", "twice_in_a_file"),
 }
 MODULES = {
     "village": "experiments.village",

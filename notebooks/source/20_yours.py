@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a model is finished when somebody else can check it and try it. So each part is compared with the library's, a tenth of the text is held out, and at the end there is a page to send.
-# Before the class: ask everyone to bring a text of 20 KB or more as a UTF-8 file. All cells run on the text of the first cell; the numbers in the text belong to StoryWorld.
+# Before the class: ask everyone to bring a UTF-8 file with a text of theirs, ten pages or more. All cells run on the text of the first cell; the numbers in the text belong to StoryWorld.
 # If you have only ten minutes, show the shaded texts of section 4 and the page of section 7. The ten questions are homework.
 
 # %% [markdown] tags=["note"]
@@ -21,7 +21,7 @@
 # - *Nearly as low as its training loss* (`nearly as low as its training loss`): The stories are new. What has the model learned instead of the language?
 # - *Half way* (`between the floor and ln V`): A model that knows nothing gives each token the same probability. What does a model do that knows ten pages by heart?
 #
-# **Cut if short.** The refused files.
+# **Cut if short.** What was tried with 1 MB.
 #
 # **Tried.** 30 trainings of 300 updates: five sizes, two corpora, three texts of each with other first weights. In bits per byte the best of the three texts of 20 KB is above the worst of the three of 100 KB, for both corpora. The pieces are held out in seven places, because the end of a file is often another document.
 
@@ -115,7 +115,7 @@ mine = build(own_config(text, LARGE))
 n_parameters = sum(p.numel() for p in mine.parameters())
 print(f"{n_parameters:,} parameters, {mine.config.n_layers} layers")
 
-# %% deck="Whose part is where"
+# %%
 using(mine)
 
 # %% [markdown]
@@ -330,14 +330,16 @@ if check("longest_copy", longest_copy).passed:
 hint("longest_copy")
 
 # %% [markdown] tags=["solution"]
-# From each position only passages that are longer than the longest so far are tried, so the loop is fast. Python finds a text in a text much faster than a list in a list; the space on both sides of each number keeps 12 and 120 apart.
+# From each position only passages that are longer than the longest so far are tried, so the loop is fast. Python finds a text in a text much faster than a list in a list; the space on both sides of each number keeps `12` and `120` apart.
 
 # %% [markdown]
 # Now a second model, trained on only the first 20 KB of your text for 100 updates. It writes twice: from an empty beginning, and from the first words of a held-out sentence.
 
 # %%
+from tinylm_classroom import small_run
+
 few = own_text(TEXT, n_bytes=20_000)
-small, small_looks = yours_experiments.small_run(few, seed=0)
+small, small_looks = small_run(few, seed=0)
 
 
 def writes(model, some_text, beginning, seed=1):
@@ -349,7 +351,7 @@ def writes(model, some_text, beginning, seed=1):
 SEEDS = range(3)
 runs = {0: (small, small_looks)}
 for at in SEEDS:
-    runs[at] = runs.get(at) or yours_experiments.small_run(few, at)
+    runs[at] = runs.get(at) or small_run(few, at)
 
 
 def longest_of(beginning):
@@ -418,8 +420,10 @@ for name, ids_of in shown.items():
 # Files from the web often contain a passage twice. Here are the 20 KB once more, twice in one file. The model and its updates are the same.
 
 # %%
-double = yours_experiments.twice(few)
-double_looks = [yours_experiments.small_run(double, at)[1] for at in SEEDS]
+from tinylm_classroom import twice_in_a_file
+
+double = twice_in_a_file(few)
+double_looks = [small_run(double, at)[1] for at in SEEDS]
 
 # %% tags=["source-hidden"] deck="The same pages twice in a file. What happens to the held-out loss?"
 once = [few.bits_per_byte(run[1][-1].held_out) for run in runs.values()]
@@ -461,7 +465,7 @@ assert not text.stories or max(two) < double.bits_per_byte(double.floor)
 # **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
-# - *The real model, of course* (`the real model as it is`): It knows English. Does it know that in these stories only 345 words exist?
+# - *The real model, of course* (`the real model as it is`): It knows English. Does it know how few words these stories have?
 #
 # **Cut if short.** The commands.
 #
@@ -478,7 +482,7 @@ predict(
     "20 KB of stories: a tiny model from scratch, the real model as it is, and the real model after 20 updates on them. Order them by bits per byte on held-out stories, fewest first.",
     key=lambda: sorted(means, key=means.get),
     ranking=list(means) if list(means) != sorted(means, key=means.get) else list(means)[::-1],
-    because="The real model knows English but not these stories; the tiny one knows only what ten pages can teach. After 20 updates the first knows both.",
+    because="The real model knows English, but only after the updates these stories, too.",
 )
 
 # %% tags=["source-hidden"] deck="The real model wins, after 20 updates"
@@ -491,10 +495,10 @@ for of_text in roads.values():
     assert max(tuned) < min(as_it_is) and max(tuned) < min(scratch)
 
 # %% [markdown]
-# For both texts the real model after 20 updates needs the fewest bits, fewer than a model of your own parts from 20 KB. [[real]] For a text of yours, two commands in a terminal:
+# For both texts the real model after 20 updates needs the fewest bits, fewer than a model of your own parts from 20 KB. [[real]] For a text of yours, in a terminal:
 
-# %% deck="Two commands put your text on a real model"
-print(yours_experiments.commands(TEXT))
+# %%
+print(yours_experiments.commands("my_text.txt" if text.stories else TEXT))
 
 # %% [markdown] tags=["note"]
 # **Say.** Three things leave this notebook: the weights in a format that others open, a page in which the model writes, and a report that says what was measured.
@@ -583,10 +587,12 @@ assert 'href="my_model.html"' in words
 # Ten ideas of the course, each with a question about *your* model or a number that you can compute by hand. Every key is computed by code.
 
 # %% tags=["source-hidden"]
-yours_experiments.ask_first_five(mine, text)
+from tinylm_classroom import ask_first_five, ask_last_five
+
+ask_first_five(mine, text)
 
 # %% tags=["source-hidden"]
-yours_experiments.ask_last_five(mine, text)
+ask_last_five(mine, text)
 
 # %% tags=["source-hidden"]
 # Checked: what the model does agrees with what the course says.

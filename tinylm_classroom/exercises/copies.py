@@ -1,7 +1,7 @@
 """Lesson 20: how much of a text is a copy."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import torch
 from torch import Generator
@@ -13,9 +13,10 @@ def longest_copy(known: list[int], ids: list[int], on: frozenset[str] = frozense
     """The largest number of tokens in a row of ids that are in a row in known, too, and the
     mistakes that are `on`.
     """
-    known, ids = list(known), list(ids)
+    known = list(known)
+    ids = list(ids)
     if "exchanged" in on:
-        known, ids = ids[: len(ids) // 2], known
+        return longest_copy(ids[: len(ids) // 2], known)
     if "tokens alone" in on:
         return _longest_run([token in set(known) for token in ids])
     if "all tokens" in on:
@@ -58,7 +59,8 @@ def _longest(known: list[int], ids: list[int], on: frozenset[str]) -> int:
 
 
 def _most(ids: list[int], is_known: Callable[[list[int]], bool]) -> int:
-    pieces = (ids[i:j] for i in range(len(ids)) for j in range(i + 1, len(ids) + 1))
+    ends = range(len(ids) + 1)
+    pieces = [ids[start:end] for start, end in combinations(ends, 2)]
     return max((len(piece) for piece in pieces if is_known(piece)), default=0)
 
 
@@ -85,7 +87,8 @@ def _mixed(g: Generator, n_known: int, n_ids: int, n_copied: int, V: int = 40) -
     known, ids, passage = (
         torch.randint(5, V, (n,), generator=g).tolist() for n in (n_known, n_ids, n_copied)
     )
-    i, j = n_known // 3, n_ids // 2
+    i = n_known // 3
+    j = n_ids // 2
     return known[:i] + passage + known[i:], ids[:j] + passage + ids[j:]
 
 

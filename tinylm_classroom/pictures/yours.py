@@ -4,24 +4,24 @@ learned, which passages are copies, and the two roads to a model of one's own.
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
+from typing import Any
 
 from matplotlib.axes import Axes
 
-from ..display.figures import axes, display, drawing, unframed
+from ..display.figures import axes, display, drawing, ink_on, unframed
 from ..display.theme import HEAT, INK, LINE, QUIET, SERIES
 from ..experiments.yours import SEVEN, Size, copied
-from ..workshop.own_text import Look, OwnText
 from .lettering import hide_axes, set_type, side_by_side
 
-TYPE = 18
-MOST_LINES = 6  # of each text
-COLUMNS = 66  # characters in a line of a shaded text
+TYPE = 20
+MOST_LINES = 3  # of each text
+COLUMNS = 58  # characters in a line of a shaded text
 FLOOR = 0.66
 LN_V = {"storyworld": math.log(345), "pydoc": math.log(512)}
 
 
-def pieces(text: OwnText) -> None:
+def pieces(text: Any) -> None:
     """Shows a text as a strip, with the pieces that are held out."""
     n = len(text.lengths) // 2
     ends = [0, *accumulate(text.lengths)]
@@ -48,11 +48,14 @@ def pieces(text: OwnText) -> None:
 
 def sizes(found: Mapping[str, Mapping[int, Size]]) -> None:
     """Shows the losses over the size of the text, for each corpus."""
-    with drawing(11.6, 5.4) as figure:
+    every = []
+    for corpus, rows in found.items():
+        every += [(corpus, n, row) for n, row in rows.items()]
+    with drawing(11.4, 5.2) as figure:
         for ax, (corpus, rows) in zip(figure.subplots(1, 2), found.items(), strict=True):
             _draw_sizes(ax, corpus, rows)
         handles = figure.axes[0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=TYPE - 2)
+        figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=TYPE - 1)
         for ax, corpus in zip(figure.axes, found, strict=True):
             ends = found[corpus][min(found[corpus])].at_end
             ax.set_title(f"{corpus}, 20 KB: {ends:.1f} on new text", size=TYPE)
@@ -69,21 +72,16 @@ def sizes(found: Mapping[str, Mapping[int, Size]]) -> None:
                 "model knows its text by heart. The green line is what early stopping keeps."
             ),
             table={
-                "text": [f"{corpus} {n // 1000} KB" for corpus in found for n in found[corpus]],
-                **{
-                    name: [getattr(row, key) for rows in found.values() for row in rows.values()]
-                    for name, key in {
-                        "training": "training",
-                        "held out": "at_end",
-                        "lowest": "lowest",
-                        "bits per byte": "bits",
-                    }.items()
-                },
+                "text": [f"{corpus} {n // 1000} KB" for corpus, n, _ in every],
+                "training": [row.training for _, _, row in every],
+                "held out": [row.at_end for _, _, row in every],
+                "lowest": [row.lowest for _, _, row in every],
+                "bits per byte": [row.bits for _, _, row in every],
             },
         )
 
 
-def learning(text: OwnText, looks: Sequence[Look], compressor: float) -> None:
+def learning(text: Any, looks: Sequence[Any], compressor: float) -> None:
     """Shows both losses of a training in bits per byte, with the compressor and, where it is known,
     the floor.
     """
@@ -122,7 +120,7 @@ def learning(text: OwnText, looks: Sequence[Look], compressor: float) -> None:
         )
 
 
-def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
+def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
     """Shows texts with the passages of seven tokens or more that are in the training text, too, the
     darker the longer; {whose: ids}.
     """
@@ -132,9 +130,9 @@ def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
     first, *_ = most
     title = f"{first}: {most[first]} of {len(shown[first])} tokens are one copy"
     lines = {name: _lines(text, ids, found[name])[:MOST_LINES] for name, ids in shown.items()}
-    n_lines = sum(len(each) + 2 for each in lines.values())
+    n_lines = sum(len(each) + 1.85 for each in lines.values())
     letters = {"size": TYPE, "va": "center", "family": "monospace", "parse_math": False}
-    with axes(title, "column", "line", (11.6, 0.37 * n_lines + 0.6)) as (figure, ax):
+    with axes(title, "column", "line", (11.4, 0.36 * n_lines + 0.5)) as (figure, ax):
         y = 0.0
         for name, rows in lines.items():
             ax.text(0, y, f"{name}: longest copy {most[name]} tokens", size=TYPE, color=QUIET)
@@ -144,12 +142,12 @@ def copies(text: OwnText, shown: Mapping[str, Sequence[int]]) -> None:
                     if length:
                         shade = HEAT(0.12 + 0.6 * min(1, length / 100))
                         ax.barh(y, len(word), left=at, height=0.94, color=shade, linewidth=0)
-                    ink = "white" if length > 75 else INK
+                    ink = ink_on(shade) if length else INK
                     for i, letter in enumerate(word):
                         ax.text(at + i + 0.5, y, letter, ha="center", color=ink, **letters)
                 y += 1
             y += 0.9
-        ax.set(xlim=(0, COLUMNS + 2), ylim=(y, -0.8))
+        ax.set(xlim=(0, COLUMNS + 2), ylim=(y - 0.6, -0.6))
         hide_axes(ax)
         display(
             figure,
@@ -166,35 +164,36 @@ def roads(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Shows bits per byte on held-out text for each road; {text: {road: one number a run}}."""
     title = "The real model wins, after 20 updates"
     with axes(title, "bits per byte on held-out text", "road", (11.2, 5.0)) as (figure, ax):
-        y, names, places = 0.0, [], []
-        most = 1.15 * max(max(values) for each in rows.values() for values in each.values())
+        y = 0.0
+        every = []  # text, road, mean, where
+        runs = chain.from_iterable(each.values() for each in rows.values())
+        most = 1.15 * max(chain.from_iterable(runs))
         for corpus, roads_of in rows.items():
             ax.text(
-                most, y, f"20 KB of {corpus}", size=TYPE, weight="bold", ha="right", va="center"
+                most, y + 2, f"20 KB of {corpus}", size=TYPE, weight="bold", ha="right", va="center"
             )
             for i, (road, values) in enumerate(roads_of.items()):
                 mean = sum(values) / len(values)
                 ax.barh(y, mean, height=0.7, color=SERIES[i], alpha=0.3)
                 ax.plot(values, side_by_side(y, len(values), 0.16), "o", color=SERIES[i], ms=9)
                 ax.text(max(values) + 0.05, y, f"{mean:.2f}", va="center", size=TYPE)
-                names.append(road)
-                places.append(y)
+                every.append((corpus, road, mean, y))
                 y += 1
             y += 0.6
-        ax.set_yticks(places, names)
+        ax.set_yticks([place for *_, place in every], [road for _, road, *_ in every])
         ax.set(ylim=(y - 0.9, -0.6), xlim=(0, most))
         ax.set_ylabel("road", color="none")
         unframed(ax)
         ax.xaxis.grid(True, color=LINE)
-        set_type(ax, TYPE - 1)
-        said = [f"{c}, {r}: {sum(v) / len(v):.2f}" for c, e in rows.items() for r, v in e.items()]
+        set_type(ax, TYPE)
+        said = [f"{corpus}, {road}: {mean:.2f}" for corpus, road, mean, _ in every]
         display(
             figure,
             alt=f"Bars of bits per byte: {'; '.join(said)}.",
             caption="Recorded: each dot is one training on 20 KB, measured on its held-out tenth.",
             table={
-                "road": [f"{corpus}: {road}" for corpus, each in rows.items() for road in each],
-                "bits per byte": [sum(v) / len(v) for e in rows.values() for v in e.values()],
+                "road": [f"{corpus}: {road}" for corpus, road, *_ in every],
+                "bits per byte": [mean for _, _, mean, _ in every],
             },
         )
 
@@ -209,25 +208,25 @@ def _draw_sizes(ax: Axes, corpus: str, rows: Mapping[int, Size]) -> None:
     for (name, key), mark in zip(named.items(), "osD", strict=True):
         values = [getattr(row, key) for row in rows.values()]
         ax.semilogx(kb, values, marker=mark, linewidth=3, markersize=8, label=name)
-    levels = {"ln V: knows nothing": LN_V[corpus]} | (
-        {"floor": FLOOR} if corpus == "storyworld" else {}
-    )
+    levels = {"ln V: knows nothing": LN_V[corpus]}
+    if corpus == "storyworld":
+        levels["floor"] = FLOOR
     for name, value in levels.items():
         ax.axhline(value, color=QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
         right = name != "floor"
         at = kb[-1] if right else kb[0]
-        ax.text(at, value + 0.1, name, size=15, color=QUIET, ha="right" if right else "left")
+        ax.text(at, value + 0.1, name, size=TYPE, color=QUIET, ha="right" if right else "left")
     ax.set_xticks(kb, [f"{size:.0f}" for size in kb])
     ax.set_xticks([], minor=True)
     ax.set(xlabel="KB of text", ylabel="loss (nats per token)", ylim=(0, 9))
-    set_type(ax, TYPE - 2)
+    set_type(ax, TYPE)
 
 
 def _halves(lengths: Sequence[int]) -> list[int]:
     return [sum(lengths[0::2]), sum(lengths[1::2])]
 
 
-def _lines(text: OwnText, ids: Sequence[int], found: Sequence[int]) -> list[list[tuple]]:
+def _lines(text: Any, ids: Sequence[int], found: Sequence[int]) -> list[list[tuple]]:
     """Tokens in lines: (column, text, how long the copy is)."""
     lines: list[list[tuple]] = [[]]
     column = 0

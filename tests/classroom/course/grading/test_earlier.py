@@ -119,5 +119,5 @@ def test_what_a_lesson_said_of_an_exercise_in_an_earlier_edition_is_nobody_s_att
     assert not any(one.attempts.values())
     made[-1]["source"] += "  # mine"  # what a student has written counts
     write(tmp_path / "ann.ipynb", {"cells": made, "metadata": {"tinylm": {"lesson": lesson}}})
-    (one,) = submissions(tmp_path)
-    assert one.lesson == "02" and one.attempts["linear"]
+    (one,) = (each for each in submissions(tmp_path) if each.lesson == "02")
+    assert one.attempts["linear"]
