@@ -74,7 +74,7 @@ def tree(questions: Sequence[Any], patients: Mapping[str, tuple[int, int]] | Non
     names: dict[tuple[int, int], list[str]] = {}
     for name, place in (patients or {}).items():
         names.setdefault(place, []).append(name)
-    with axes(title, "from question to leaf", "questions", (11.4, 6.5)) as (figure, ax):
+    with axes(title, "from question to leaf", "questions", (11.4, 5.6)) as (figure, ax):
         for row, question in enumerate(questions):
             y = -2.0 * row
             _box(ax, SPINE, y, question.text, SERIES[0], 3.5)
@@ -142,7 +142,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], says:
     if says == "no":
         ax.text(x, y + 0.12, says, ha="center", va="bottom", size=20, color=QUIET)
     else:
-        ax.text(x + 0.15, y, says, va="center", size=17, color=QUIET)
+        ax.text(x + 0.15, y, says, va="center", size=18, color=QUIET)
 
 
 def flat(runs: Mapping[str, Sequence[float]]) -> None:
@@ -176,7 +176,7 @@ def looks(who: Any) -> None:
         cells(ax, weights, weights, words, [2] * len(words))
         for text in ax.texts:
             text.set_visible(float(text.get_text()) >= 0.1)
-            text.set_size(17)
+            text.set_size(18)
         ax.set_xticks(range(len(words)), words, rotation=35, ha="right", rotation_mode="anchor")
         ax.title.set_size(23)
         set_type(ax, TYPE)

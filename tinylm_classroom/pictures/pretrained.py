@@ -82,7 +82,7 @@ def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> No
     """Shows the error of the logits at some positions, a row for each mistake."""
     shown = torch.tensor([list(row) for row in errors.values()]).clamp(max=1)
     title = "Each mistake has its fingerprint"
-    with axes(title, "position in the text", "mistake", (7.8, 4.3)) as (figure, ax):
+    with axes(title, "position in the text", "mistake", (7.6, 4.2)) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, shown, shown, list(errors), [2] * len(errors))
         ax.set_xticks(range(len(at)), at)
