@@ -170,7 +170,7 @@ def _drawable(text: str) -> str:
 def _draw(text: str, unit: str, bars: Sequence[tuple[str, float, float | None]]) -> Figure:
     """The text, and below it the bars (name, probability, exact or None) of its next token."""
     lines = wrap(_drawable(text.strip()), _LINE)[-6:] or [""]
-    heights = [0.3 * len(lines) + 0.1, 0.34 * len(bars) + 0.7]
+    heights = [0.3 * len(lines) + 0.1, 0.33 * len(bars) + 0.7]
     names, probs, exact = zip(*bars, strict=True)
     places = range(len(bars))
     with drawing(_WIDTH, sum(heights) + 0.3, axes_grid=False) as figure:
