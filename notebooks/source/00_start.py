@@ -180,8 +180,9 @@ def exact_guess(text: str) -> dict[str, float]:
     return reader.next_word_probs()
 
 
-# %% tags=["source-hidden"] deck="He had a pink ... How probable is pink?"
 opening = "One foggy afternoon, careful Carlos came to Hillcrest. He had a"
+
+# %% tags=["source-hidden"] deck="He had a pink ... How probable is pink?"
 exact = exact_guess(opening)
 predict(
     f"`He had a`, and then? It is one of these colours ({', '.join(map(str.strip, exact))}), all equally likely. "
@@ -228,9 +229,9 @@ predict(
     key=lambda: "the same as before" if abs(blue["Carlos"] - blue["Jamal"]) < 0.02 else "mostly blue",
     because="It remembers both colours, but here not who has which thing, so the giver makes no difference.",
     choices={
+        "the same as before": "",
         "mostly blue": "That would be right: only Carlos has a blue thing. But the model would have to know who has what.",
         "mostly green": "Then it would know who has what, and the giver would get the other one's thing.",
-        "the same as before": "",
     },
 )
 
@@ -584,7 +585,7 @@ assert exact_loss < shipped_loss < small_loss < levels["counting"] < levels["one
 
 # %% [markdown]
 # ## How the series works
-# Lessons 01 to 04 build the small parts, 05 to 10 the model, 11 to 15 what makes it learn and write fast, and 16 to 20 look inside, repair it, and end with a model of your own. Lesson 10 assembles the parts, and later lessons import what you have built. You work on copies in the folder `work/`: nothing that you have changed is ever overwritten. Below are a report on your machine (if a line says *fix*, its arrow shows how) and your map:
+# Lessons 01 to 04 build the small parts, 05 to 10 the model, 11 to 15 what makes it learn and write fast, and 16 to 20 look inside, repair it, and end with a model of your own. Lesson 10 assembles the parts, and later lessons import what you have built. You work on copies in the folder `work/`: nothing that you have changed is ever overwritten. Numbers in ⟨ ⟩ depend on the machine, so yours may differ. Below are a report on your machine (if a line says *fix*, its arrow shows how) and your map:
 
 # %% tags=["source-hidden"] rows=["S0-3", "S1-1", "S4-1"]
 from tinylm_classroom import doctor, progress

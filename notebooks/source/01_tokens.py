@@ -57,7 +57,7 @@ for seed in SEEDS:
     assert len({i for ids in spelled for i in ids}) == sum(map(len, spelled))
 
 # %% [markdown]
-# A **tokenizer** cuts a text into pieces, the **tokens**, and each different token has a number, its **id**. All tokens together are the **vocabulary**. An id says nothing about the letters in its token: a model can only learn by heart what is in it. [[spelling]]
+# A **tokenizer** cuts a text into pieces, the tokens, and each different token has a number, its id. All tokens together are the **vocabulary**. An id says nothing about the letters in its token: a model can only learn by heart what is in it. [[spelling]]
 #
 # Spelling is not the only surprise:
 
@@ -470,7 +470,7 @@ for seed in SEEDS:
 
 # %% [markdown]
 # ## 5. Does the cut change the loss?
-# We know all probabilities of StoryWorld, so we can compute the **loss** of each word, $-\ln p$ (lesson 00), for a *reader* who knows them, too. The second word of every story is the weather, one of 14 words, such as *foggy*, *frosty* and *sunny*.
+# We know all probabilities of StoryWorld, so we can compute the loss of each word, $-\ln p$ (lesson 00), for a *reader* who knows them, too. The second word of every story is the weather, one of 14 words, such as *foggy*, *frosty* and *sunny*.
 
 #
 # How does this reader read letters? It **keeps the words that still fit what it has read. The loss of a letter, or of any piece, is $-\ln$ of the fraction of the probability that remains.** Two of the 14 begin with *f*, so after *f* one seventh remains, and the next letter decides between two.

@@ -274,7 +274,7 @@ for seed in SEEDS:
     assert abs((torch.randn(1000, 400) @ torch.randn(400, 200)).std() / 20 - 1) < 0.05
 
 # %% [markdown]
-# So the output of 256 inputs is 16 times as large as one product, and the more inputs a new layer has, the smaller its weights begin. [[outputs-grow]] (*More*: `02_weights`.)
+# So the output of 256 inputs is 16 times as large as one product, and the more inputs a new layer has, the smaller its weights begin. [[outputs-grow]] (*More*: [02 Weights](more/02_weights.ipynb).)
 
 # %% [markdown] tags=["note"]
 # **Say.** Nobody has to invent the questions. Give the right answers for a few words, and the gradient finds the weights. The chain rule is all the mathematics that a layer needs to learn.
@@ -296,7 +296,7 @@ for seed in SEEDS:
 
 # %% [markdown]
 # ## 4. A layer learns its questions
-# We chose the weights by hand. To find them, a layer needs the right answers for a few words, and a **loss**: here the square of the error. The **gradient** says for each weight how fast the loss grows if this weight grows. `backward()` computes it:
+# We chose the weights by hand. To find them, a layer needs the right answers for a few words, and a loss: here the square of the error. The **gradient** says for each weight how fast the loss grows if this weight grows. `backward()` computes it:
 
 # %% deck="backward() computes a gradient for each weight"
 # ESSENTIAL
@@ -323,7 +323,7 @@ predict(
 linear_figures.slope(inputs.tolist(), wanted, [2.0, 1.0])
 
 # %% [markdown]
-# Where does the 6 come from? The loss is computed in steps, and each step has a simple slope. The **chain rule** says: multiply the slopes along the way. Applied from the loss back to the weights this is **backpropagation** ([Rumelhart et al. 1986](https://www.nature.com/articles/323533a0)).
+# Where does the 6 come from? The loss is computed in steps, and each step has a simple slope. The **chain rule** (another one than in lesson 01) says: multiply the slopes along the way. Applied from the loss back to the weights this is **backpropagation** ([Rumelhart et al. 1986](https://www.nature.com/articles/323533a0)).
 
 # %% tags=["source-hidden"] deck="Forward the values, backward the slopes"
 linear_figures.chain(inputs.tolist(), wanted, [2.0, 1.0])
@@ -381,9 +381,9 @@ predict(
     key=lambda: next(each for each in words if (learn_questions(rest[each], 300) - question_weights).abs().max() > 0.1),
     choices={
         "kite": "*lamp* is a thing, and *pilot* against *Mia* shows what flying adds.",
+        "red kite": "",
         "Mia": "*pilot* is a person who flies, and *kite* against *lamp* shows what flying adds. The rest is *Mia*.",
         "pilot": "Its two features occur in other words, and what they add up to is the same.",
-        "red kite": "",
     },
     because="It is the only word with a colour. Without it nothing corrects the weights of that feature.",
 )
@@ -447,9 +447,9 @@ predict(
     "A program marks positions without a word by the id -1. What is `small[-1]`?",
     key=lambda: {4: "the row of token 4", 0: "the row of token 0"}[(small == small[-1]).all(-1).nonzero().item()],
     choices={
-        "an error": "It should be. But Python counts negative indices from the end, and so does a tensor.",
-        "the row of token 0": "Python counts negative indices from the end.",
         "the row of token 4": "",
+        "the row of token 0": "Python counts negative indices from the end.",
+        "an error": "It should be. But Python counts negative indices from the end, and so does a tensor.",
     },
     because="-1 is the last row, so a mark for an empty position becomes the last word of the vocabulary, and no error is raised.",
 )

@@ -53,9 +53,9 @@ predict(
     "We want probabilities: none is negative, and they add up to 1. So all scores have to become positive, and a larger score must stay larger. What does both for the scores 2 and -3?",
     key=lambda: "exponential" if torch.tensor([-3.0, 2.0]).exp().diff() > 0 else "square",
     choices={
+        "exponential": "",
         "square": "-3 becomes 9, and 2 becomes 4. Which one is larger now?",
         "absolute value": "-3 becomes 3. Which one is larger now?",
-        "exponential": "",
     },
     because="The exponential is positive for every number, and it always rises. (With 0 for all negative scores, such words could never come, and no training could raise their scores.)",
 )
@@ -64,7 +64,7 @@ predict(
 softmax_figures.columns(tokenizer, shown, scores, exact_after(beginning, tokenizer))
 
 # %% [markdown] deck="Softmax: exponential, divided by the sum"
-# The numbers that a model computes are its **scores**, or **logits**. **Softmax** (Bridle 1990) turns them into a **probability** for each token, and all of them together are a **distribution**:
+# The numbers that a model computes are its **scores**, or **logits**. **Softmax** (Bridle 1990) turns them into a probability for each token, and all of them together are a distribution:
 #
 # $$p_i = \text{softmax}(x)_i = \frac{\exp(x_i)}{\sum_j \exp(x_j)} \qquad \text{with } \exp(x) = e^x$$
 
@@ -163,7 +163,7 @@ assert at_tau.max() < 1.03 * at_tau.min() and layers.softmax(rows / 1e-4, dim=-1
 
 # %% [markdown]
 # ## 3. The loss of a prediction
-# The story continued with *In*. As in lesson 00, the **loss** is minus the logarithm of the probability of what came, in **nats**. It is also called the **negative log-likelihood**.
+# The story continued with *In*. As in lesson 00, the loss is minus the logarithm of the probability of what came, in **nats**. It is also called the **negative log-likelihood**.
 
 # %% tags=["source-hidden"] deck="Being sure of something else has a high loss"
 came = ("Everybody", "In", "Soon", "kite")

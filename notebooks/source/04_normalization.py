@@ -106,9 +106,9 @@ predict(
     "Chains without a norm start with the factors 0.5, 0.8, 1, 1.2 and 2. Which of them learn the task in 100 updates?",
     key=lambda: "only 1" if learned_from == [1.0] else str(learned_from),
     choices={
-        "all five": "Learning would correct the weights, if a useful gradient arrived. By what is it multiplied on its way back?",
-        "0.8, 1 and 1.2": "0.8 and 1.2 look close to 1, but to the power of 24 they are 0.005 and 80.",
         "only 1": "",
+        "0.8, 1 and 1.2": "0.8 and 1.2 look close to 1, but to the power of 24 they are 0.005 and 80.",
+        "all five": "Learning would correct the weights, if a useful gradient arrived. By what is it multiplied on its way back?",
     },
     because="With smaller factors hardly any gradient arrives, and with larger ones each step is so large that the loss becomes NaN.",
 )
@@ -242,9 +242,9 @@ predict(
     "AdamW trains the chain with the factor 0.4, without a norm. Guessing has a loss of 2.77. What happens in 100 updates?",
     key=lambda: ["it learns", "it stops halfway", "the loss does not move"][round(with_adam.mean().item() / 1.4)],
     choices={
-        "it learns": "That is what dividing by the size promises. But how large is the gradient, and how large is epsilon?",
-        "it stops halfway": "That is what happens with a much smaller epsilon. Here the steps are far too small.",
         "the loss does not move": "",
+        "it stops halfway": "That is what happens with a much smaller epsilon. Here the steps are far too small.",
+        "it learns": "That is what dividing by the size promises. But how large is the gradient, and how large is epsilon?",
     },
     because="The gradients are below 0.4 to the power of 24, which is much less than epsilon, so AdamW divides by epsilon.",
 )
@@ -336,8 +336,8 @@ predict(
     key=lambda: str((half / half.square().mean().sqrt()).tolist()),
     choices={
         "[0.85, 1.13]": "That is right in mathematics. But 300 squared is 90,000.",
-        "[nan, nan]": "inf / inf would be NaN. Here only the divisor is inf.",
         "[0.0, 0.0]": "",
+        "[nan, nan]": "inf / inf would be NaN. Here only the divisor is inf.",
     },
     because="300 squared is above 65,504, so the mean is inf, and a finite number divided by inf is 0.",
 )

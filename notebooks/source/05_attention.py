@@ -492,9 +492,9 @@ predict(
     "Scores of 256 features that are **not** divided: three learning rates, three seeds each, 300 updates. In how many of the nine runs is more than 0.9 of the weight on the right thing?",
     key=lambda: {0: "in none"}.get(n_learned, "in about half"),
     choices={
-        "in all nine": "Training could make the queries shorter. But for that a gradient has to arrive.",
-        "in about half": "That would be luck of the start, or of the rate. None of these was enough.",
         "in none": "",
+        "in about half": "That would be luck of the start, or of the rate. None of these was enough.",
+        "in all nine": "Training could make the queries shorter. But for that a gradient has to arrive.",
     },
     because="The scores begin with a standard deviation of 16, so most keys get hardly any gradient.",
 )

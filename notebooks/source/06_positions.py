@@ -57,9 +57,9 @@ predict(
     "Now *Carlos* and *Jamal* change places. How do the logits for the next token, after the full stop, differ?",
     key=lambda: "they are equal" if positions.difference(model, ids, swapped) < 1e-4 else "something else",
     choices={
+        "they are equal": "",
         "the logits of the two names are exchanged": "A weight belongs to a word, not to its position. Which number in the layer depends on the order?",
         "all logits change a little": "The full stop sees the same set of words. Does a weighted sum depend on the order of what is added?",
-        "they are equal": "",
     },
     because="The query of the full stop meets the same keys and values, only in another order, and a sum does not depend on the order.",
 )
@@ -398,7 +398,7 @@ for i, frequency in enumerate(frequencies(8).tolist()):
 print(f"pair 0, seven full circles: {7 * 2 * math.pi:.2f} positions (44 is close)")
 
 # %% [markdown]
-# A fast pair distinguishes neighbours but repeats, and a slow one hardly moves. (A larger base slows every pair but the first.) Here are the 16 pairs of a head of the shipped model, with its query of the full stop and its key of *Carlos*. **Your task:** how many pairs hardly move? Then look at *score and distance* and move both words on: does the score change?
+# A fast pair distinguishes neighbours but repeats, and a slow one hardly moves. (A larger base, as in Llama 3, slows every pair but the first.) Here are the 16 pairs of a head of the shipped model, with its query of the full stop and its key of *Carlos*. **Your task:** how many pairs hardly move? Then look at *score and distance* and move both words on: does the score change?
 
 # %% deck="Task: which of the 16 pairs never move?"
 from tinylm_classroom import rope_view
@@ -409,12 +409,12 @@ rope_view(shipped, tokenizer, text, layer=2, head=2, key=4, part="bank")
 
 # %% [markdown]
 # ### What does the model use them for?
-# In all heads we **stop** some pairs, so that they no longer rotate, or **remove** them, so that they no longer count in any score.
+# In all heads we **stop** some pairs, so that they no longer rotate, or **remove** them, so that they no longer count in any score. (The loss is that of the first 80 tokens, which are harder than the rest of a story.)
 
 # %%
 texts = positions.story_texts(tokenizer, 77, 81)  # (24, 81)
 whole = positions.loss(shipped, texts)
-print(f"loss of the shipped model: {whole:.2f} nats per token")
+print(f"loss of the shipped model, first 80 tokens: {whole:.2f} nats per token")
 
 # %% tags=["source-hidden"] deck="Stop the 4 slowest pairs, or remove them: what happens to the loss?"
 stop, remove = positions.added(shipped, texts, range(12, 16))
@@ -423,8 +423,8 @@ predict(
     key=lambda: "stopping changes nothing, removing raises it" if stop < 0.01 < 0.05 < remove else "something else",
     choices={
         "nothing happens in either case": "They hardly rotate, so stopping them changes little. But the score is still a sum over all pairs.",
-        "both raise it": "They rotate by about a fiftieth of a circle at most in 128 positions. Can the model notice whether they do?",
         "stopping changes nothing, removing raises it": "",
+        "both raise it": "They rotate by about a fiftieth of a circle at most in 128 positions. Can the model notice whether they do?",
     },
     because="The model does not get any position from these pairs. But they are a part of every score, whether they rotate or not.",
 )
@@ -444,7 +444,7 @@ for new in new_texts:
     assert added[:2, 0].min() > 0.4 > 0.01 > added[2:, 0].max() and (added[:, 1] > added[:, 0] + 0.01).all()
 
 # %% [markdown]
-# Only the faster half gives this model the order of the words. Within the trained length, whether the slower half rotates makes no difference. But without it the loss rises: these pairs compare words by what they are. [[slow-pairs]]
+# Only the faster half gives this model the order of the words. Within the trained length, whether the slower half rotates makes no difference. But without it the loss rises: these pairs compare words by what they are. [[slow-pairs]] (It seems to be similar in a large model: Barbero et al. 2024.)
 
 # %% [markdown] tags=["note"]
 # **Say.** You now write the rotation that Llama uses, for all pairs, texts and heads at once. Then we read the same thing in the form that most code has.

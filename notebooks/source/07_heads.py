@@ -27,7 +27,7 @@
 
 # %% [markdown]
 # ## 1. One query, one average
-# Some words of this story are determined by earlier words. For the places and the things among them, a line leads back to the earlier word that a head of the shipped model looks at just before it.
+# Some words of this story are determined by earlier words. For the places and the things among them, a line leads back to the earlier word that a head of the shipped model looks at just before it. (In lesson 00 such a line was an experiment. Here it is only a look.)
 
 # %%
 import torch
@@ -70,8 +70,8 @@ predict(
     "One query for both roles, [6, 6]. What does it fetch from *Carlos sang to Jamal*?",
     key=lambda: str([round(x, 1) for x in fetch(sang, [6.0, 6.0])]),
     choices={
-        "[1.0, 1.0]": "That would be all of Carlos and all of Jamal. The weights of a query sum to 1.",
         "[0.5, 0.5]": "",
+        "[1.0, 1.0]": "That would be all of Carlos and all of Jamal. The weights of a query sum to 1.",
         "[1.0, 0.0]": "That would be Carlos alone. This query matches both roles equally well.",
     },
     because="The two words have the same score, so each gets half of the weight.",
@@ -192,8 +192,8 @@ predict(
     key=lambda: str(counted.view(1, 2, 3, 2)[0, 0].tolist()),
     choices={
         "[[0, 1], [4, 5], [8, 9]]": "That is what we want. But `view` takes the numbers in the order in which they are in memory.",
-        "[[0, 1], [2, 3], [4, 5]]": "",
         "[[0, 2], [4, 6], [8, 10]]": "That would be every second feature of each word. `view` skips nothing.",
+        "[[0, 1], [2, 3], [4, 5]]": "",
     },
     because="`view` keeps the order 0, 1, 2, ...: head 0 gets the whole of word 0 and half of word 1.",
 )
@@ -441,9 +441,9 @@ predict(
     "Llama 3 8B has 32 query heads, but 8 key-value heads instead of 32. What does not become smaller?",
     key=lambda: "the number of scores" if few.n_heads == full.n_heads else "the KV cache",
     choices={
+        "the number of scores": "",
         "the KV cache": "It holds keys and values, and there are only a quarter as many.",
         "the weights of k_proj and v_proj": "They make fewer features, so they have fewer rows.",
-        "the number of scores": "",
     },
     because="Each of the 32 query heads still has a score for every earlier word.",
 )
@@ -504,7 +504,7 @@ looked_at = {kind: found[kind] for kind in kinds}  # (3, 4) each: layer, head
 figures.maps({"Where the head looks": looked_at})
 
 # %% [markdown]
-# Head 1 of layer 2 looks like the head for names. Head 0 finds every object, head 2 pronouns *and* places. But does anything later use what they fetch? We remove a head: its part of the sum becomes 0. Such a test is an **ablation**.
+# Head 1 of layer 2 looks like the head for names. Head 0 finds every object, head 2, which you silenced in lesson 00, pronouns *and* places. But does anything later use what they fetch? We remove a head: its part of the sum becomes 0. Such a test is an **ablation**.
 
 
 # %%

@@ -124,7 +124,7 @@ for at, part in enumerate(block.ffn for block in model.blocks):
 
 # %% [markdown]
 # ## 2. No linear map can test two facts
-# Unit 34 has it easy: what enters it is large only where both facts are true, mostly through a head of the same layer. [[who-tests]] Could a feed-forward test two facts alone? And a linear map? We write each fact as 0 or 1, and want 1 if both are 1, and 0 otherwise.
+# Unit 34 has it easy: what enters it is large only where both facts are true, mostly through head 1 of the same layer. [[who-tests]] Could a feed-forward test two facts alone? And a linear map? We write each fact as 0 or 1, and want 1 if both are 1, and 0 otherwise.
 
 # %% tags=["source-hidden"] evidence="who-tests" tried="held-out"
 # Checked after three beginnings: what enters is not a sum of facts, and head 1 makes most of it.
@@ -434,7 +434,7 @@ show(GatedMLP)
 # %%
 from tinylm_classroom import token_losses, with_rule
 
-ids = ids_of_stories(tokenizer, 60, 8)  # (B, T)
+ids = ids_of_stories(tokenizer, 60, 8)  # (B, T), the first 80 tokens
 on_gate, on_up = False, True  # try (True, False), (True, True) and (False, False)
 
 
@@ -524,8 +524,8 @@ predict(
     "We write *kite* into unit 34. What does the model say after *By the*?",
     key=lambda: "a colour, as before" if says(write("kite"), f"{TEXT} By the")[:4] in ("yell", "gray") else "?",
     choices={
-        "kite": "That would be so if the unit were active there.",
         "a colour, as before": "",
+        "kite": "That would be so if the unit were active there.",
         "a word that makes no sense": "The weights of the model have changed, but where do they count?",
     },
     because="After *By the* the unit is hardly active, so it hardly matters what it would write.",
@@ -610,7 +610,7 @@ for seed in SEEDS:
 assert token_losses(no_ffn, ids).mean() > 1.7 * token_losses(model, ids).mean()
 
 # %% [markdown]
-# Attention knew these words already, but other units of the layer raise other words here, and unit 34 is the answer to them. [[unit-34]] (Feed-forwards are not useless: without any of them the loss over all words doubles.) A removal shows what the *rest* does without a part, not that only this part knows something. Writing shows more: what the unit adds is what the model says.
+# Attention knew these words already, but other units of the layer raise other words here, and unit 34 is the answer to them. [[unit-34]] (Feed-forwards are not useless: without any of them the loss over all words doubles. We read only the beginning of each story, so it is higher than in lesson 00.) A removal shows what the *rest* does without a part, not that only this part knows something. Writing shows more: what the unit adds is what the model says.
 
 # %% [markdown] tags=["note"]
 # **Say.** How many units should there be, and what do they cost? In three models at their full length the feed-forward does more work than attention.

@@ -41,9 +41,9 @@ predict(
     "We train a model of 8 blocks without plus signs on stories, for 1,000 updates. What has it learned?",
     key=lambda: "only how frequent each word is" if min(ends) > 4.8 else "nearly as much as with them",
     choices={
-        "nearly as much as with them": "It has the same parts. But what is left of a word when sixteen results have replaced it?",
-        "as much as a model of 2 blocks": "The others would have to do nothing. Without a plus sign that means copying the vector exactly.",
         "only how frequent each word is": "",
+        "as much as a model of 2 blocks": "The others would have to do nothing. Without a plus sign that means copying the vector exactly.",
+        "nearly as much as with them": "It has the same parts. But what is left of a word when sixteen results have replaced it?",
     },
     because="Its loss stays at that of a reader who knows only the word frequencies.",
 )
@@ -96,7 +96,7 @@ print(f"{n_blocks} blocks, 30 updates: loss {learned(stacks.last_ten(losses), 2,
 print(f"with the word frequencies alone: {counting_only:.2f}")
 
 # %% [markdown]
-# Why does the sign matter so much? There are two suspects: something is lost on the way **forward**, or something is lost on the way **back**.
+# Why does the sign matter so much? In lesson 04 a norm was enough for a chain of linear maps. Blocks are harder, because attention averages and SwiGLU multiplies. There are two suspects: something is lost on the way **forward**, or on the way **back**.
 
 # %% [markdown] tags=["note"]
 # **Say.** First suspect: the way forward. We measure how alike the vectors of different positions become. Then comes the test that decides: if averaging is the cause, a chain that cannot average must learn.
@@ -261,7 +261,7 @@ slopes = [0.5, 0.2, -0.3]  # try [0.9, 0.9, 0.9] and [2.0, 2.0, 2.0]
 print(f"if each part replaces: {gradient_at_start(slopes, plus=False):.2f}")
 
 # %% [markdown]
-# That is $0.5 \cdot 0.2 \cdot (-0.3)$: by the **chain rule** the slopes multiply. With the plus sign, each factor becomes
+# That is $0.5 \cdot 0.2 \cdot (-0.3)$: by the chain rule the slopes multiply. With the plus sign, each factor becomes
 #
 # $$\frac{d}{dx}\bigl(x + f(x)\bigr) = 1 + \frac{df}{dx}$$
 
@@ -411,7 +411,7 @@ assert max(at["add", 0.01]) < 2.9 < min(at["add", 0.001])
 from tinylm_classroom import capture, check, hint, keep
 
 first = 200  # try 300
-ids = stacks.new_stories(tokenizer, first)  # (B, T)
+ids = stacks.new_stories(tokenizer, first)  # (B, T), the first 80 tokens
 caught = capture(model, ids)
 stream, lengths = caught.outputs["embed"], {}  # (B, T, C)
 for i in range(3):
@@ -456,7 +456,7 @@ if check("stream_without", stream_without).passed:
     keep("stream_without", stream_without)
     for out in (None, 0, 3):
         loss = stacks.loss_after(model, ids, stream_without, out)
-        print(f"the shipped model, part {out} left out: loss {loss:.2f}")
+        print(f"first 80 tokens, part {out} left out: loss {loss:.2f}")
 
 # %% slide="skip"
 hint("stream_without")
@@ -476,8 +476,8 @@ predict(
     key=lambda: "attention of block 0" if removed[0].argmax() == 0 else "the attention of block 2",
     choices={
         "the feed-forward of block 2": "Its addition is longer than the stream. But only the last norm and the head read it.",
-        "attention of block 0": "",
         "the attention of block 2": "It is the last one that looks back, but it finds only what earlier parts brought in.",
+        "attention of block 0": "",
     },
     because="Through it the later parts know what stands before a word like *the*. The view below shows it.",
 )
@@ -511,7 +511,7 @@ for stop in [(i, part) for i in range(3) for part in ("attention", "ffn")]:
     assert names < 0.1 if stop == (1, "attention") else names > 0.9
 
 # %% [markdown]
-# Without this attention the model continues *In the* as it continues *By the*: no other part brings in the word before *the*. But which name stands before *thanked* comes in through the attention of block 1. [[word-before]]
+# Without this attention the model continues *In the* as it continues *By the*: no other part brings in the word before *the*. (In lesson 08 head 1 of block 2 fed the unit for *In the*, but that head needs this attention: without it the unit hardly reacts.) But which name stands before *thanked* comes in through the attention of block 1. [[word-before]]
 
 # %% [markdown] tags=["note"]
 # **Say.** There are two places for the norm. The exercise is the first one, which most language models use. Let students draw the stream first, then write the two lines.
@@ -575,7 +575,7 @@ hint("pre_norm_block")
 # The same line twice, and the second one starts from what the first has made. Common mistakes: `x = norm1(x)`, which replaces the stream by the copy; the old `x` in the second line; `norm1(x + attention(x))`, which is post-norm; and `x += ...`, which changes the caller's tensor.
 
 # %% [markdown]
-# In the library, attention also gets the positions, and dropout (lesson 07) acts on what each part adds, never on the stream itself.
+# In the library, attention also gets the positions, and dropout (lesson 08) acts on what each part adds, never on the stream itself.
 
 # %% slide="skip" rows=["S2-6"]
 from tinylm_classroom import trace
@@ -633,8 +633,8 @@ predict(
     "Two blocks, 100 updates, three seeds. How does the loss of the stale model compare with that of the right one?",
     key=lambda: "nobody would notice" if max(trained["stale_block"]) < 2.1 else "clearly higher",
     choices={
-        "clearly higher": "What attention found is not added to the stream, but the feed-forward still reads it.",
         "nobody would notice": "",
+        "clearly higher": "What attention found is not added to the stream, but the feed-forward still reads it.",
         "it does not fall at all": "There is a way through, and all weights get a gradient.",
     },
     because="The feed-forward still reads h, so the model learns to pass on what attention found.",

@@ -103,7 +103,7 @@ hint("tied_logits")
 
 # %% [markdown]
 # ### Does the order matter?
-# Each block only *adds* to the stream. So are the trained blocks in reversed order still better than no blocks?
+# Each block only *adds* to the stream. So are the trained blocks in reversed order still better than no blocks? (The losses are over the first 64 tokens.)
 
 # %%
 from math import log
@@ -137,8 +137,8 @@ predict(
     "Which has the lower loss: the model with its blocks reversed, or without any blocks?",
     key=lambda: min(("reversed", "no blocks"), key=lambda name: sum(losses[name])),
     choices={
-        "reversed": "All parts are there. But what did the last block read in training, and what does it read now?",
         "no blocks": "",
+        "reversed": "All parts are there. But what did the last block read in training, and what does it read now?",
         "they are equal": "What a block adds depends on what it reads, so the sum depends on the order.",
     },
     because="The last block was trained to read what the others add. What it adds without them is worse than nothing.",
@@ -183,19 +183,22 @@ mine.load_state_dict(model.state_dict())
 using(mine)
 
 # %% [markdown]
-# To write, take the most probable word, append it, and repeat:
+# Your very first part, `continue_greedily` of lesson 00, takes the most probable word, appends it, and repeats. Now it writes with your own model:
 
 
 # %% deck="To write: take the most probable word, append it, repeat"
+from tinylm_classroom import kept_functions, yours
+
+kept = kept_functions().get("continue_greedily")
+writer = yours("continue_greedily", kept)  # without yours, the solution
+
+
 @torch.no_grad()
 def write(lm, beginning, n_words):
     # ESSENTIAL
-    so_far = torch.tensor([tokenizer.encode("\n" + beginning)])  # (1, T)
-    for _ in range(n_words):
-        next_id = lm(so_far)[:, -1:].argmax(-1)  # (1, 1)
-        so_far = torch.cat([so_far, next_id], dim=1)  # (1, T)
+    ids = torch.tensor([tokenizer.encode("\n" + beginning)])  # (1, T)
+    return tokenizer.decode(writer(lm, ids, n_words)[0].tolist())  # (1, T + n_words)
     # END
-    return tokenizer.decode(so_far[0].tolist())
 
 
 # %% deck="Your own model writes"
@@ -663,7 +666,7 @@ show(TransformerLM)
 # - Your count agrees with the built model to the last parameter. [[count-by-hand]]
 # - In four models of very different size the feed-forwards hold the most parameters. [[feed-forwards-hold-most]]
 #
-# *More*: `10_choices` has a walk through every step of the model, tied heads, first weights, and counts that go wrong. Next you train a model yourself: lesson 11.
+# *More*: [10 Choices](more/10_choices.ipynb) has a walk through every step of the model, tied heads, first weights, and counts that go wrong. Next you train a model yourself: lesson 11.
 
 # %% [markdown]
 # ## Sources

@@ -27,7 +27,7 @@
 
 # %% [markdown]
 # ## 1. What must the model predict?
-# A text has no labels. Where do the right answers come from? From the text itself: at each position the right answer, the **target**, is the next token. Here are two models of one architecture that read the same story: one with random weights, one trained on other stories. The darker a word, the higher its **loss**: minus the logarithm of the probability that the word got (lesson 03), in nats.
+# A text has no labels. Where do the right answers come from? From the text itself: at each position the right answer, the **target**, is the next token. Here are two models of one architecture that read the same story: one with random weights, one trained on other stories. The darker a word, the higher its loss: minus the logarithm of the probability that the word got (lesson 03), in nats.
 
 # %%
 import torch
@@ -204,7 +204,7 @@ SEEDS = range(5)
 assert min(leaked(seed) for seed in SEEDS) > 0.999 and not set(held_out) & set(training)
 
 # %% [markdown]
-# That is a **leak**. A model that memorizes its training text (**overfitting**) shows it only on text that was really held out, so hold out whole stories, as we did. [[shuffled-windows]] (**Early stopping** keeps the weights with the lowest validation loss; *More* has such a run.)
+# That is a **leak**. A model that memorizes its training text (**overfitting**) shows it only on text that was really held out, so hold out whole stories, as we did. [[shuffled-windows]] (**Early stopping** keeps the weights with the lowest validation loss; *More*: [11 Runs](more/11_runs.ipynb).)
 #
 # ### Your turn: windows
 # A batch is B windows. They start **anywhere** that leaves room for seq_len tokens and one more, the last target.
@@ -323,9 +323,9 @@ predict(
     "With lr 0.1 and a gradient of 0.5 the first step moves the weight by 0.1. How far does it move with a gradient of 50?",
     key=lambda: "by 0.1" if abs(lr * 50 / (50**2) ** 0.5 - 0.1) < 1e-9 else "by 10",
     choices={
-        "by 10": "m is divided by the root of v, and both have grown.",
         "by 0.1": "",
         "by 5": "That is lr times g, the plain way.",
+        "by 10": "m is divided by the root of v, and both have grown.",
     },
     because="m is 100 times as large, and so is the root of v: at step 1 only the sign of the gradient counts.",
 )
@@ -515,7 +515,7 @@ alike = {0.01: runs[SEEDS[0]].alike[2], other_rate: other.alike[2]}
 print({at: f"{cosine:.1f}" for at, cosine in alike.items()})
 
 # %% [markdown]
-# With a rate of 0.01 the first updates write nearly the same into every vector, which drowns the small embeddings (0.02). As long as the model can hardly tell its positions apart, it predicts nearly the same everywhere, and the best such prediction is the frequencies. With 0.001 the vectors stay different, and the model never resembles frequencies. [[stages]] The library's `train` is the same loop, and its losses are the same. [[same-loop]]
+# With a rate of 0.01 the first updates write nearly the same into every vector, which drowns the small embeddings (0.02). As long as the model can hardly tell its positions apart, it predicts nearly the same everywhere, and the best such prediction is the frequencies. With 0.001 the vectors stay different, and the model never resembles frequencies. [[stages]] The library's `train` is the same loop, and with AdamW its losses are the same. [[same-loop]] (Its default, as in lesson 00, is another rule for the matrices, Muon: see *More*: [11 Runs](more/11_runs.ipynb).)
 
 # %% [markdown] tags=["note"]
 # **Say.** The learning rate is the one number that you will search for in every training run of your life. The search is simple: a few short runs, a constant factor apart.
@@ -549,9 +549,9 @@ predict(
     "Over the learning rate, the loss after 60 updates is a U: it is lowest at 0.01, and at 0.001 it is 0.8 nats higher. How much higher is it at 0.001 after 300 updates?",
     key=lambda: "less than 0.1" if max(recorded["rates"][300][0.001]) < 1.55 else "about 0.8",
     choices={
-        "about 0.8": "Does the slower run never catch up?",
-        "about 0.4": "It has five times as many updates. What can it still gain, and what can the other?",
         "less than 0.1": "",
+        "about 0.4": "It has five times as many updates. What can it still gain, and what can the other?",
+        "about 0.8": "Does the slower run never catch up?",
     },
     because="After 60 updates small steps have not led far enough yet. After 300 they have.",
 )
@@ -640,7 +640,7 @@ orders = [arrival(each, "place") < arrival(each, "trait") for each in recorded["
 assert True in orders and False in orders
 
 # %% [markdown]
-# The loss is a mean over words whose skills arrive at different times. Pronouns come first, places and traits in either order; quotations are still unsolved at the end. Owners stop at a half, a guess between names or colors of this story. Of the traits it learns the jobs (after *our*), not those after *how*. [[skills-in-time]]
+# The loss is a mean over words whose skills arrive at different times. Pronouns come first, places and traits in either order; quotations are still unsolved at the end. Owners stop at a half, a guess between names or colours of this story. Of the traits it learns the jobs (after *our*), not those after *how*. [[skills-in-time]]
 
 # %% [markdown] tags=["note"]
 # **Say.** A broken training run seldom raises an error: it has a loss, and the loss falls.
@@ -744,7 +744,7 @@ for name, run in again:
 # - Skills arrive at different times, while the loss falls smoothly. [[skills-in-time]]
 # - No mistake of seven raised an error; two of them have a healthy training loss. [[mistakes]]
 #
-# What long runs need is in *More: Training for long runs*. Next, lesson 12: how does a model write?
+# *More*: [11 Runs](more/11_runs.ipynb), what long runs need. Next, lesson 12: how does a model write?
 
 # %% [markdown]
 # ## Sources

@@ -357,9 +357,9 @@ show_text([tokenizer.decode(row) for row in written.tolist()])
 # %% [markdown]
 # The library's `generate` writes the same texts with the same seed. Writing differs from training (lesson 11) in three ways:
 #
-# 1. Training scores *all* positions of a text in one pass. Writing needs a pass for each word. (Lesson 13 makes these passes short.)
+# 1. Training scores *all* positions of a text in one pass. Writing needs a pass for each word.
 # 2. In training the model reads true words. When it writes, it reads **its own** words, mistakes included.
-# 3. A training text has a known length. A written one ends at a **stop token**, here the line end, or at a limit. In a batch, a text that ends earlier is filled up.
+# 3. A training text has a known length. A written one ends at a **stop token**, here the line end, or at a limit. In a batch, a text that ends earlier is filled up, and a shorter prompt too, on its left.
 
 # %% rows=["S4-38", "S4-41"]
 line_end = tokenizer.encode("\n")
@@ -373,13 +373,13 @@ n_wrong = decoding.n_impossible(drawn)
 
 # %% [markdown]
 # ### How many stories are right?
-# We have also drawn 64 whole stories, at temperature 1. StoryWorld says which ones are impossible.
+# In lesson 00 about four of five stories were impossible. Does a small error per word explain that? We draw 64.
 
 # %% tags=["source-hidden"] deck="1.3 % of a word's probability is wrong. How many of 100 stories are impossible?"
 n_words, per_word = len(exact) / 20, judge({}, 1)[0]
 predict(
-    f"In section 2, {100 * per_word:.1f} % of the probability of a word was wrong. A story has about {n_words:.0f} words. How many of 100 drawn stories are impossible?",
-    key=lambda: "most of them" if n_wrong > 38 else "about a quarter",
+    f"In section 2, {100 * per_word:.1f} % of the probability of a word was wrong. A story has about {n_words:.0f} words. If each word is wrong that often, how many of 100 stories are impossible?",
+    key=lambda: "most of them" if (1 - per_word) ** n_words < 0.4 else "about a quarter",
     choices={
         "1 or 2": "That is how often one word is wrong. A story is impossible if any of its words is.",
         "about a quarter": "Estimate it: how probable is it that all words of a story are right?",
@@ -484,7 +484,7 @@ figures.same_events({"all stories": dial, "after a gift": given["a gift"], "afte
 assert abs(judge({}, 0.1)[0] - judge({}, 1)[0]) < 0.002
 for parts in ([run.part for run in runs] for runs in given.values()):
     assert max(parts) - min(parts) < 0.05 < 0.2 < dial[-1].part - dial[0].part
-    print("variety after a trade, from 0.1 to 1:", *(f"{run.variety:.0%}" for run in given["a trade"]))
+print("variety after a trade, from 0.1 to 1:", *(f"{run.variety:.0%}" for run in given["a trade"]))
 assert dial[0].trades > 0.9 * dial[0].n > 0.3 * dial[0].n > dial[-1].trades
 
 # %% [markdown]
@@ -630,9 +630,9 @@ predict(
     f"In eight drawn stories {decoding.variety(drawn[:8]):.0%} of all runs of four words are different. And in the eight best beams of one search?",
     key=lambda: f"about {round(100 * decoding.variety(beams) / 5) * 5} %",
     choices={
-        "about 90 %": "That would be so if each story were drawn by itself.",
-        "about 50 %": "They are more alike than that, because most of them grew from one beam.",
         "about 15 %": "",
+        "about 50 %": "They are more alike than that, because most of them grew from one beam.",
+        "about 90 %": "That would be so if each story were drawn by itself.",
     },
     because="Beams that differ early seldom survive, so those at the end are one story with small changes. Eight equal stories would still have an eighth.",
 )
@@ -653,7 +653,7 @@ for beginning in ("", "One sunny morning, bold Victor", "One rainy day, brave No
     assert alike < 0.3 < 0.6 < decoding.variety(decoding.finished(model, tokenizer, [beginning] * 8, SEED))
 
 # %% [markdown]
-# Eight beams are one story with small changes, so beam search is a poor way to get several texts. [[beams-alike]] It is common in translation, where few answers are good; where many are, one samples. What a wider search finds, and why the most probable text is not a typical one, is in *more*.
+# Eight beams are one story with small changes, so beam search is a poor way to get several texts. [[beams-alike]] It is common in translation, where few answers are good; where many are, one samples. What a wider search finds, and why the most probable text is not a typical one: *More*: [12 Decoding](more/12_decoding.ipynb).
 
 # %% [markdown] tags=["note"]
 # **Say.** A model gives a distribution. How you write with it is your decision, and you can measure what it costs.

@@ -604,7 +604,7 @@ for config in (preset("gpt2", "small"), preset("llama", "3-8b"), preset("llama",
     assert kv_cache_bytes(config, 1, 1024, 2) == 2 * numbers
 
 # %% [markdown]
-# Grouped queries (lesson 07) divide the cache by H / G, here by 4. [[cache-bytes]] A smaller cache also makes writing faster, because a GPU reads each text's cache once for every token. *More*: `13_serving` shows what servers do with this memory.
+# Grouped queries (lesson 07) divide the cache by H / G, here by 4. [[cache-bytes]] A smaller cache also makes writing faster, because a GPU reads each text's cache once for every token. *More*: [13 Serving](more/13_serving.ipynb) shows what servers do with this memory.
 
 # %% [markdown] tags=["note"]
 # **Say.** None of the following mistakes raises an error. For each one say first which words will be wrong, then look.

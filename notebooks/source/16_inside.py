@@ -2,7 +2,7 @@
 # # 16 Inside
 # **What has a model learned, and how would we know?**
 #
-# *Needs* lessons 05, 07 and 09. *Builds* two instruments: `patch` and `probe_step`. *Runs* in about 35 s on two cores.
+# *Needs* lessons 03, 05, 07, 09 and 10. *Builds* two instruments: `patch` and `probe_step`. *Runs* in about 35 s on two cores.
 # *Teaches* in about 45 minutes, plus 12 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -131,7 +131,7 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 # Inside, each word has a vector in the residual stream (lesson 09), at four depths. We take texts that differ only in the gift, A gives or B gives, and ask two questions about each vector.
 #
 # - **Can the receiver be read here?** We fit a linear map to the vectors of 160 texts and count how often it finds the receiver in 80 new ones.
-# - **Does the model use it?** We exchange this one vector for that of the other text and let the model continue. This is **activation patching** ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)).
+# - **Does the model use it?** We exchange this one vector for that of the other text and let the model continue. This is activation patching, as in lesson 10 ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)).
 
 # %%
 from tinylm_classroom import reading
@@ -147,9 +147,9 @@ predict(
     "We exchange this vector, at the full stop of the gift, for that of the other text. Whom does the model name?",
     key=lambda: "the same name as before" if used[2, full_stop] < 0.05 else "the other name",
     choices={
+        "the same name as before": "",
         "the other name": "So it would be if the model had written its answer here, to use it later.",
         "both with about one half": "So it would be if it weighed this copy against others.",
-        "the same name as before": "",
     },
     because="The name can be read here, but the model does not take it from here.",
 )
@@ -412,8 +412,8 @@ predict(
     key=lambda: "only who came first" if [max(row) > 0.8 for row in knows.values()] == [False, True, False] else "?",
     choices={
         "it knows who has the thing": "Then the model would know more than it says. Compare with chance, one half.",
-        "only who came first": "",
         "nothing": "The probe is not blind: one of the three can be read from these vectors.",
+        "only who came first": "",
     },
     because="Nothing at the last word says who has the thing, although the order of the two people is there.",
 )
@@ -669,7 +669,7 @@ for begins, low, high in (("One day", 0.3, 0.7), (" Then", 0.85, 1), (" Soon", 0
 # | a direction changes the answer | the probe found it | random ones that vary as gifts | no probe was needed |
 # | head 1 marks the name | this is the mark | *handed*, and another start | other heads mark, too |
 #
-# In large models a single direction or neuron often means several things, because there are more features than directions (**superposition**, [Elhage et al. 2022](https://transformer-circuits.pub/2022/toy_model/index.html)). **Sparse autoencoders** take such vectors apart into many features that are rarely active ([Cunningham et al. 2023](https://arxiv.org/abs/2309.08600)). The question stays the same: what happens if you change one?
+# In large models a single direction or neuron often means several things, because there are more features than directions (superposition, lesson 08, [Elhage et al. 2022](https://transformer-circuits.pub/2022/toy_model/index.html)). **Sparse autoencoders** take such vectors apart into many features that are rarely active ([Cunningham et al. 2023](https://arxiv.org/abs/2309.08600)). The question stays the same: what happens if you change one?
 
 # %% [markdown] tags=["note"]
 # **Say.** Look, then change, then say only what survived.

@@ -19,8 +19,8 @@ INTRODUCTION = (
 # The terms that each lesson defines. One in two lessons has two meanings, or two sides.
 TERMS = {
     "00": (
-        "language model, token, distribution, loss, perplexity, causal, autoregressive, "
-        "decoder-only"
+        "language model, probability, token, distribution, loss, perplexity, causal, "
+        "autoregressive, decoder-only"
     ),
     "01": (
         "tokenizer, vocabulary, byte-pair encoding, pre-token, special token, chain rule, floor"
@@ -32,7 +32,7 @@ TERMS = {
         "generalizing"
     ),
     "03": (
-        "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, "
+        "score, logit, softmax, sigmoid, temperature, nat, negative log-likelihood, "
         "log-sum-exp, cross-entropy, padding, bigram, smoothing, entropy, KL divergence"
     ),
     "04": "root mean square, norm, L2 norm, gain, RMSNorm, BatchNorm, explode, vanish",
@@ -68,7 +68,7 @@ TERMS = {
         "quantization"
     ),
     "15": "scaling law, irreducible, data-parallel, all-reduce, shard, IsoFLOP",
-    "16": ("shortcut, activation patching, probe, control task, superposition, sparse autoencoder"),
+    "16": "shortcut, probe, control task, sparse autoencoder",
     "17": (
         "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, "
         "reward hacking, penalty, RLHF, reward model, DPO"

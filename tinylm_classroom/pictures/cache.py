@@ -168,7 +168,7 @@ def mistakes(rows: Mapping[str, tuple[float, float, float]]) -> None:
     names = list(rows)
     places = torch.arange(len(rows))
     kinds = (("inside the prompt", 0, QUIET), ("single steps", 1, SERIES[1]))
-    with axes("The prompt or the steps look right", "", "", (10.4, 4.9)) as (figure, ax):
+    with axes("One loss of two looks right", "", "", (10.4, 4.9)) as (figure, ax):
         for name, which, color in kinds:
             losses = [values[which] for values in rows.values()]
             at = places + 0.38 * (which - 0.5)
