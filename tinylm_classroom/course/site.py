@@ -50,6 +50,8 @@ REFERENCE = f"api/{TOP}.html"
 GUIDE = "instructors.html"
 PREVIEW = "preview.png"  # as page.html names it
 DECKS = {".html": "Slides", ".pdf": "Handout (PDF)"}
+# a link to another notebook, whose page is beside this one
+NOTEBOOK = re.compile(r'href="(?:\.\./|more/)?(\d\d_[a-z]+)\.ipynb"')
 MODEL_TAG = f'<script src="{MODEL}" defer></script>'
 DESCRIPTION = (
     "A course and a small library: build a modern language model, piece by piece. A trained model "
@@ -204,6 +206,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
             shown.append(_code_cell(cell, modules))
             codes[-1] += f"\n{escape(cell.source)}"
     content = led_to_anchors("\n".join(shown), page, prose.headings)
+    content = NOTEBOOK.sub(r'href="\1.html"', content)
     said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
     return Rendered(content, prose.headings, said[1:], modules, any(map(_asks, notebook.cells)))
 

@@ -209,6 +209,8 @@ def test_a_link_to_a_section_leads_to_its_heading():
     html = page(heading, v4.new_markdown_cell("It is so ([section 2](#2.-What-(a,-b)-&-why's?))."))
     (anchor,) = re.findall(r'<h2 id="([^"]+)">2. What', html)
     assert f'<a href="#{anchor}">section 2</a>' in html
+    others = page(v4.new_markdown_cell("See [chat](more/18_chat.ipynb) and [heads](../07_heads.ipynb)."))
+    assert re.findall(r'<a href="(.*?)">(?:chat|heads)<', others) == ["18_chat.html", "07_heads.html"]
     with pytest.raises(ValueError, match=r"05_halves.html: a link leads to 'elsewhere'; there is 05-Halves"):
         page(heading, v4.new_markdown_cell("It is so ([section 3](#elsewhere))."))
 
