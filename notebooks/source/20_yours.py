@@ -100,7 +100,7 @@ show_text(large["sample"][:letters])
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** Parity with three sets of random weights, and two others with byte-level BPE: the right version agrees, each wrong one is found. `parity` reads 19 tokens, so a `linear` that is wrong for more than 64 positions passes: agreement is no proof.
+# **Tried.** Parity with three sets of random weights, and two others with byte-level BPE: the right version agrees, each wrong one is found. `parity` reads 19 tokens, so a `linear` that is wrong for more than 64 positions passes, and agreement does not prove a part right.
 
 # %% [markdown] deck="A part passes if logits, cached logits and gradients agree"
 # ## 2. Your parts become a model
