@@ -27,13 +27,14 @@
 
 # %% [markdown]
 # ## 1. Your text, and what to expect of it
-# This is your lesson. You choose a text, your parts become a model of it, and at the end there is a page that you can send to a friend. Put the path of your own text file into the next cell: notes, letters, poems, at least 20 KB.
+# This is your lesson. You choose a text, your parts become a model of it, and at the end there is a page that you can send to a friend. Put a text file next to this notebook (in JupyterLab, drag it into the list of files), and its name into `TEXT`: notes, letters, poems. It needs 20 KB, which teach a model letters more than words; words need some hundred KB, and sentences 1 MB or section 6.
 
 # %%
 from tinylm_classroom import own_text, predict, yours_experiments
 from tinylm_classroom import yours_figures as figures
 
 LARGE = False  # True for 1 MB of text: about five minutes
+UPDATES = 300  # try 1200
 TEXT = "storyworld"  # try "pydoc" and "my_text.txt"
 text = own_text(TEXT)
 
@@ -45,10 +46,10 @@ figures.pieces(text)
 
 # %%
 print(f"{len(text.training):,} tokens to train on, {text.tokenizer.vocab_size} known")
-print(f"{text.repeated:.0%} of the held-out text is in the training text as it is")
+print(f"{text.repeated:.0%} of its held-out passages are in the training text, too")
 
 # %% [markdown]
-# StoryWorld has a token for each of its words. For every other text byte-level BPE is learned (lesson 01). What can a small model learn from a text? We trained one on texts of five sizes, three of each. The training loss for 20 KB of StoryWorld ends near 0. And the held-out loss?
+# StoryWorld has a token for each of its words. For every other text byte-level BPE is learned (lesson 01). What can a small model learn from a text? We trained one on texts of five sizes, three of each. The training loss for 20 KB of StoryWorld ends near 0. And the held-out loss? It cannot be below the floor, the loss of the true probabilities.
 
 # %% tags=["source-hidden"] deck="20 KB, learned by heart. How high is the loss on new text?"
 import math
@@ -76,7 +77,7 @@ for corpus, rows in expected.items():
     assert rows[20_000].least > rows[100_000].most
 
 # %% [markdown]
-# With 20 KB the model learns its text by heart, and at the end it is worse on new text than a model that knows nothing. Early stopping saves it. With 100 KB it is clearly better, in bits per byte. [[sizes]] And 1 MB, with `LARGE = True`? We tried it with the plays of Shakespeare:
+# With 20 KB the model learns its text by heart, and at the end it is worse on new text than a model that knows nothing. Early stopping saves it. With 100 KB it is clearly better: on stories it needs 0.51 bits per byte instead of 0.84. [[sizes]] And 1 MB, with `LARGE = True`? We tried it with the plays of Shakespeare:
 
 # %%
 from tinylm_classroom import show_text
@@ -99,11 +100,11 @@ show_text(large["sample"][:letters])
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** Parity with three sets of random weights: the two right versions agree within the tolerance in three of three, each wrong one is found in three of three.
+# **Tried.** Parity with three sets of random weights, and two others with byte-level BPE: the right version agrees, each wrong one is found. `parity` reads 19 tokens, so a `linear` that is wrong for more than 64 positions passes, and agreement does not prove a part right.
 
-# %% [markdown] deck="A part is right if logits, cached logits and gradients agree"
+# %% [markdown] deck="A part passes if logits, cached logits and gradients agree"
 # ## 2. Your parts become a model
-# `build` makes a model that calls the parts that you have kept, and the library's where you have kept none:
+# `build` makes a model that calls the parts that you have kept, and the library's where you have kept none. (Kept on another computer? Copy its folder `work/parts`.)
 
 # %%
 import torch
@@ -119,7 +120,7 @@ print(f"{n_parameters:,} parameters, {mine.config.n_layers} layers")
 using(mine)
 
 # %% [markdown]
-# Is a part the same function as the library's? `parity` puts it alone into a model with random weights, and compares the logits, the logits with a cache, and the gradients. Here are three versions of `linear`. One is right:
+# Is a part the same function as the library's? `parity` puts it alone into a model with random weights, lets it read a short text, and compares the logits, the logits with a cache, and the gradients. Here are three versions of `linear`. One is right:
 
 
 # %%
@@ -162,13 +163,12 @@ for what in ("logits", "cached", "gradients"):
 # Checked with three sets of weights: the right version is equal, the two wrong ones are found.
 SEEDS = range(3)
 for seed in SEEDS:
-    torch.manual_seed(seed)
     named = (linear, linear_detached, linear_square)
-    equal = [parity(mine.config, {"linear": each})[0].equal for each in named]
+    equal = [parity(mine.config, {"linear": each}, seed)[0].equal for each in named]
     assert equal == [True, False, False]
 
 # %% [markdown]
-# The right version agrees in all three, although it is written in another way, and both wrong ones are found. [[parity]] Now yours (if nothing is listed, no part is kept on this computer):
+# The right version agrees in all three, although it is written in another way, and both wrong ones are found. A mistake that only a longer text shows would not be. [[parity]] Now yours, if any are kept on this computer:
 
 # %%
 tested = [part for part in parity(mine.config, kept_functions()) if part.places]
@@ -211,7 +211,7 @@ trace(next_token, mine, ids, sizes={"B": 2, "T": n_read, "V": mine.config.vocab_
 #
 # **Cut if short.** Nothing.
 #
-# **Tried.** The lesson's training in this run; the compressor is deterministic.
+# **Tried.** The lesson's training in this run; the compressor is deterministic. Four other texts do not reach it in 300 updates, in bits per byte 3.47 and 3.16 (25 KB of notes), 3.07 and 2.93 (153 KB), 2.27 and 1.83 (300 KB), 2.0 and 0.92 (all of pydoc); with 1,200 updates the 153 KB have 2.90.
 
 # %% [markdown] deck="Train, look at held-out text, keep the best weights"
 # ## 3. Train it
@@ -219,6 +219,7 @@ trace(next_token, mine, ids, sizes={"B": 2, "T": n_read, "V": mine.config.vocab_
 
 # %%
 import copy
+from dataclasses import replace
 
 from tinylm_classroom import LARGE_RECIPE, OWN_RECIPE, learn
 
@@ -236,14 +237,15 @@ def train_and_keep_best(model, some_text, recipe):
 # %%
 from tinylm_classroom import learned
 
-looks = train_and_keep_best(mine, text, LARGE_RECIPE if LARGE else OWN_RECIPE)
+recipe = LARGE_RECIPE if LARGE else replace(OWN_RECIPE, total_steps=UPDATES)
+looks = train_and_keep_best(mine, text, recipe)
 best = min(looks, key=lambda look: look.held_out)
 bits = text.bits_per_byte(best.held_out)
 print(f"held-out loss {learned(best.held_out, 0.1, 6.5)} nats per token")
 print(f"that is {learned(bits, 0.05, 6)} bits per byte")
 
 # %% [markdown]
-# Is that good? For StoryWorld the exact floor is known, for your text nobody knows it. But a compression program is a yardstick: how many bits does `lzma` need for the held-out text, if it has read the training text before? If your model does not reach it, more text is the first thing to try; section 6 has another.
+# Is that good? For StoryWorld the exact floor is known, for your text nobody knows it. But a compression program is a yardstick: how many bits does `lzma` need for the held-out text, if it has read the training text before? If your model does not reach it, look at the end of the held-out curve. While it falls, train longer: `UPDATES = 1200` takes about two minutes. Where it rises, you need more text, or section 6.
 
 # %% tags=["source-hidden"] deck="On new text the model needs fewer bits than a compressor"
 packed = yours_experiments.compressed_bits(text)
@@ -268,7 +270,7 @@ assert not text.stories or (text.floor < best.held_out < text.floor + 1 and bits
 #
 # **Cut if short.** The control; the exercise is homework.
 #
-# **Tried.** Three small models of the stories, with other first weights and batches, each writing three texts at temperature 0.7. From an empty beginning the longest copy has 68 to 111 of 111 tokens, after five new words 7 to 20; pieces of held-out text of this length have 9 to 14. So "a small model copies" is wrong as it stands: it depends on the beginning.
+# **Tried.** Seven small models of two texts of StoryWorld, each writing at temperature 0.7. From an empty beginning the longest copy has 68 to 111 of 111 tokens, after new words 7 to 20, and the held-out text has 11 to 14. The updates are enough for StoryWorld only: 20 KB of English notes or of the documentation of Python have a training loss of 1.7 to 2.6 then, and copies of 4 to 13 tokens from both beginnings. So "a small model copies" is wrong as it stands: it must know its text by heart, and it depends on the beginning.
 
 # %% [markdown] deck="Words of your text, and your model continues them"
 # ## 4. It writes
@@ -333,18 +335,17 @@ hint("longest_copy")
 # From each position only passages that are longer than the longest so far are tried, so the loop is fast. Python finds a text in a text much faster than a list in a list; the space on both sides of each number keeps `12` and `120` apart.
 
 # %% [markdown]
-# Now a second model, trained on only the first 20 KB of your text for 100 updates. It writes twice: from an empty beginning, and from the first words of a held-out sentence.
+# Now a second model, trained on only 20 KB of StoryWorld for 100 updates, until its training loss is near 0. It writes twice: from an empty beginning, and from the first words of a held-out story.
 
 # %%
 from tinylm_classroom import small_run
 
-few = own_text(TEXT, n_bytes=20_000)
+few = own_text("storyworld", n_bytes=20_000)
 small, small_looks = small_run(few, seed=0)
 
 
 def writes(model, some_text, beginning, seed=1):
-    written = yours_experiments.written(model, some_text, beginning, 110, 0.7, seed)
-    return some_text.tokenizer.encode(written)
+    return yours_experiments.written_ids(model, some_text, beginning, 110, 0.7, seed)
 
 
 # %% tags=["source-hidden"] deck="Where does the small model copy?"
@@ -368,7 +369,7 @@ ways = {
 places = ["in neither", "from the empty beginning", "in both"]
 copies_now = places[(from_nothing[0] > 30) + (from_nothing[0] > 30 < from_new[0])]
 predict(
-    "The small model writes 110 tokens from an empty beginning, and 110 after the first words of a held-out sentence. Where is more than a quarter of it one copy?",
+    "The small model writes 110 tokens from an empty beginning, and 110 after the first words of a held-out story. Where is more than a quarter of it one copy?",
     key=lambda: copies_now,
     choices=ways | {copies_now: ""},
     because="It can recite what it knows by heart only if it is led there. New words lead elsewhere.",
@@ -382,20 +383,23 @@ figures.copies(few, {
 })  # fmt: skip
 
 # %% tags=["source-hidden"] evidence="copies" tried="seeds"
-# Checked: on StoryWorld three of three small models recite from nothing, and not after new words.
+# Checked: three of three small models recite from nothing, and not after new words.
 in_held_out = max(yours_experiments.copied(few.training.tolist(), few.held_out.tolist(), 1))
-recites = min(from_nothing) > 50 > 2 * in_held_out and max(from_new) < 2.5 * in_held_out
-assert not text.stories or recites
+assert min(from_nothing) > 50 > 2 * in_held_out and max(from_new) < 2.5 * in_held_out
+assert max(run[1][-1].training for run in runs.values()) < 0.1
 
 # %% deck="And yours?"
+from tinylm_classroom import yours
+
+measure = yours("longest_copy", longest_copy)  # the solution, until yours passes
 # ESSENTIAL
 known = text.training.tolist()
 shown = {beginning: writes(mine, text, beginning) for beginning in ("\n", openings[0])}
 shown["held-out text"] = text.held_out[:110].tolist()
 # END
 for name, ids_of in shown.items():
-    longest = max(yours_experiments.copied(known, ids_of, 1))
-    print(f"{name!r}: longest copy {learned(longest, 1, 111)} tokens")
+    longest = measure(known, ids_of)
+    print(f"{name!r}: longest copy {learned(longest, 0, 130)} tokens")
 
 # %% [markdown]
 # Some copying is the language itself: held-out text has passages in common with the training text, too. The small model of the stories recites a long passage when nothing leads it away, and after new words it copies about as much as a new text does. [[copies]] So look for copies where the training text begins, and compare with held-out text, before you say that your model writes something new.
@@ -413,11 +417,11 @@ for name, ids_of in shown.items():
 #
 # **Cut if short.** Nothing; it is short.
 #
-# **Tried.** Three seeds, 100 updates each, on the stories: 1.13 to 1.25 bits per byte once, 0.02 to 0.03 twice, and the floor of the language is 0.2. With another tokenizer for the second file (byte-level BPE): 0.57 to 0.67. Held out at the end only, it would be the same: the end of the second copy is in the first.
+# **Tried.** Five seeds, 100 updates each, on the stories: 1.12 to 1.25 bits per byte once, 0.02 to 0.03 twice, and the floor of the language is 0.2. Other stories, two seeds: 1.36 and 0.03; pydoc, which is not learned by heart then: 2.8 and 1.8. With another tokenizer for the second file (byte-level BPE): 0.57 to 0.67. Held out at the end only, it would be the same: the end of the second copy is in the first.
 
 # %% [markdown]
 # ## 5. Break it: the text twice
-# Files from the web often contain a passage twice. Here are the 20 KB once more, twice in one file. The model and its updates are the same.
+# Files from the web often contain a passage twice. Here are the 20 KB of stories once more, twice in one file. The model and its updates are the same.
 
 # %%
 from tinylm_classroom import twice_in_a_file
@@ -446,16 +450,15 @@ for name, values in {"once": once, "twice": two}.items():
     print(f"{name:<6} {mean} bits per byte on held-out text")
 print(f"repeated: once {few.repeated:.0%}, twice {double.repeated:.0%}")
 # END
-if double.floor:
-    print(f"the floor of new stories is {double.bits_per_byte(double.floor):.2f}")
+print(f"the floor of new stories is {double.bits_per_byte(double.floor):.2f}")
 
 # %% tags=["source-hidden"] evidence="twice" tried="seeds"
-# Checked with three seeds: the loss falls far, for stories below their floor, and most is repeated.
+# Checked with three seeds: the loss falls below the floor of new stories, and most is repeated.
 assert max(two) < 0.8 * min(once) and double.repeated > 0.8
-assert not text.stories or max(two) < double.bits_per_byte(double.floor)
+assert max(two) < double.bits_per_byte(double.floor)
 
 # %% [markdown]
-# The held-out loss is far lower, and the number is worthless, because what was held out in one copy was trained on in the other. For the stories it is even below the floor, which nobody can reach on new text. No error was raised. [[twice]] So the report shows how much of the held-out text is repeated.
+# The held-out loss is far lower, and the number is worthless, because what was held out in one copy was trained on in the other. It is even below the floor, which nobody can reach on new text. No error was raised. [[twice]] So the report shows how much of the held-out text is repeated.
 
 # %% [markdown] tags=["note"]
 # **Say.** Ten pages are not enough to learn English. But somebody has already trained a model on English, and you know how to open it.
@@ -473,7 +476,7 @@ assert not text.stories or max(two) < double.bits_per_byte(double.floor)
 
 # %% [markdown]
 # ## 6. Stand on a real model
-# Ten pages are not enough to learn English from. SmolLM2 has read 2 trillion tokens of it ([Ben Allal et al. 2025](https://arxiv.org/abs/2502.02737)), and `train --from` continues its training on a text of yours (lesson 18). Our stories it has never seen, because a small program writes them.
+# 20 KB are about ten pages, not enough to learn English from. SmolLM2 has read 2 trillion tokens of it ([Ben Allal et al. 2025](https://arxiv.org/abs/2502.02737)), and `train --from` continues its training on a text of yours (lesson 18). It has never seen our stories, because a small program writes them.
 
 # %% tags=["source-hidden"] deck="20 KB of stories. Which model needs the fewest bits for new ones?"
 roads = yours_experiments.recorded()["real"]["roads"]
@@ -482,10 +485,10 @@ predict(
     "20 KB of stories: a tiny model from scratch, the real model as it is, and the real model after 20 updates on them. Order them by bits per byte on held-out stories, fewest first.",
     key=lambda: sorted(means, key=means.get),
     ranking=list(means) if list(means) != sorted(means, key=means.get) else list(means)[::-1],
-    because="The real model knows English, but only after the updates these stories, too.",
+    because="The real model knows English, and after the updates it knows these stories, too.",
 )
 
-# %% tags=["source-hidden"] deck="The real model wins, after 20 updates"
+# %% tags=["source-hidden"] deck="With 20 KB, the real model wins after 20 updates"
 figures.roads(roads)
 
 # %% tags=["source-hidden"] evidence="real" tried="held-out"
@@ -493,9 +496,10 @@ figures.roads(roads)
 for of_text in roads.values():
     scratch, as_it_is, tuned = of_text.values()
     assert max(tuned) < min(as_it_is) and max(tuned) < min(scratch)
+assert not text.stories or bits < min(map(min, roads["storyworld"].values()))
 
 # %% [markdown]
-# For both texts the real model after 20 updates needs the fewest bits, fewer than a model of your own parts from 20 KB. [[real]] For a text of yours, in a terminal:
+# For both texts the real model after 20 updates needs the fewest bits, fewer than a model of your own parts from 20 KB. [[real]] With all of StoryWorld as its text, the tiny model of section 3 needs fewer still, because it has enough text of a narrow kind. For a text of yours, in a terminal:
 
 # %%
 print(yours_experiments.commands("my_text.txt" if text.stories else TEXT))
@@ -563,10 +567,10 @@ print(*sorted(path.name for path in folder.iterdir()))
 # Checked: the report says the held-out loss, links the page, and names what is the library's.
 words = report.read_text("utf-8")
 assert f"{best.held_out:.2f} nats per token" in words and "From the library: " in words
-assert 'href="my_model.html"' in words
+assert 'href="my_model.html"' in words and f"lzma needs {packed:.2f} bits" in words
 
 # %% [markdown]
-# The report has the held-out loss, the link to the page, and a sentence that says which parts are yours and what came from the library. [[report]] Where the folder is: `folder.resolve()`.
+# The report has the held-out loss, the link to the page, and a sentence that says which parts are yours and what came from the library. [[report]] The folder is in `work/yours/`; `folder.resolve()` is its path.
 
 # %% [markdown] tags=["note"]
 # **Say.** Ten questions, one for each idea that you should be able to use without looking it up.
@@ -621,10 +625,10 @@ assert abs(yours_experiments.untrained_loss(mine, text) - math.log(mine.config.v
 # You have built a language model, and you can send it to somebody.
 #
 # - The size of the text decides what to expect: 20 KB are learned by heart, and with 100 KB a model is better on new text. [[sizes]]
-# - A part is right if logits, cached logits and gradients agree with the library's. [[parity]]
-# - A model of a small text recites long passages from an empty beginning, and not after new words. [[copies]]
+# - On a short text, wrong logits, cached logits or gradients show that a part is not the library's function. [[parity]]
+# - A model that knows 20 KB of stories by heart recites long passages from an empty beginning, and not after new words. [[copies]]
 # - A text that is twice in its file gives a low held-out loss that is worthless. [[twice]]
-# - On little text, a real model after 20 updates beats both itself and a model from scratch. [[real]]
+# - With 20 KB, a real model after 20 updates beats both itself and a model from scratch. [[real]]
 # - The exported weights give the same logits. [[exported]]
 # - The report says what was measured and what came from the library. [[report]]
 #

@@ -33,9 +33,23 @@ def longest_copy(known: list[int], ids: list[int], on: frozenset[str] = frozense
     if "open end" in on:
         spelled = " " + " ".join(map(str, known))
         return _most(ids, lambda piece: " " + " ".join(map(str, piece)) in spelled)
+    if not on:
+        return _longest_known(known, ids)
     longest = _longest(known, ids, on)
     longest = longest - 1 if "one less" in on and longest else longest
     return longest + ("one more" in on)
+
+
+def _longest_known(known: list[int], ids: list[int]) -> int:
+    """The right answer, fast enough for a long text."""
+    spelled = f" {' '.join(map(str, known))} "
+    longest = 0
+    for start in range(len(ids)):
+        while (end := start + longest + 1) <= len(ids):
+            if f" {' '.join(map(str, ids[start:end]))} " not in spelled:
+                break
+            longest += 1
+    return longest
 
 
 def _longest(known: list[int], ids: list[int], on: frozenset[str]) -> int:

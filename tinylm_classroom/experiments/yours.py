@@ -5,6 +5,7 @@ text: an `OwnText` of the workshop.
 """
 
 import lzma
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from tinylm_lib.cache import KVCache
 from tinylm_lib.model import TransformerLM
+from tinylm_lib.sampling import generate
 from tinylm_lib.writing import stream_text
 
 from ..exercises import find_exercise
@@ -81,6 +83,21 @@ def written(
     return beginning + "".join(pieces)
 
 
+def written_ids(
+    model: TransformerLM,
+    text: Any,
+    beginning: str,
+    n_tokens: int,
+    temperature: float,
+    seed: int,
+) -> list[int]:
+    """The same text as the ids that the model chose: a text need not have these tokens again."""
+    ids = torch.tensor([text.tokenizer.encode(beginning)])
+    generator = torch.Generator().manual_seed(seed)
+    found = generate(model.eval(), ids, n_tokens, temperature=temperature, generator=generator)
+    return found[0].tolist()
+
+
 def copied(known: Sequence[int], ids: Sequence[int], least: int = SEVEN) -> list[int]:
     """For each token of ids the length of the longest passage around it that is in known, too; 0
     where that is below `least`.
@@ -98,8 +115,12 @@ def copied(known: Sequence[int], ids: Sequence[int], least: int = SEVEN) -> list
 
 
 def commands(name: str) -> str:
-    """How to put a text of one's own on top of a real model, with the library's command line."""
-    return recorded()["real"]["commands"].strip().replace("TEXT", name)
+    """How to put a text of one's own on top of a real model, with the library's command line, in
+    any folder: a file has its whole path.
+    """
+    path = Path(name).expanduser()
+    where = shlex.quote(str(path.resolve())) if path.is_file() else name
+    return recorded()["real"]["commands"].strip().replace("TEXT", where)
 
 
 def changed_positions(model: TransformerLM, ids: Tensor, at: int) -> list[int]:

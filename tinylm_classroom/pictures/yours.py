@@ -57,8 +57,9 @@ def sizes(found: Mapping[str, Mapping[int, Size]]) -> None:
         handles = figure.axes[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=3, fontsize=TYPE - 1)
         for ax, corpus in zip(figure.axes, found, strict=True):
-            ends = found[corpus][min(found[corpus])].at_end
-            ax.set_title(f"{corpus}, 20 KB: {ends:.1f} on new text", size=TYPE)
+            few, more = (found[corpus][n].bits for n in (20_000, 100_000))
+            says = f"{corpus}: {more:.2f} bits per byte\nwith 100 KB, {few:.2f} with 20 KB"
+            ax.set_title(says, size=TYPE)
         display(
             figure,
             alt=(
@@ -101,7 +102,8 @@ def learning(text: Any, looks: Sequence[Any], compressor: float) -> None:
             ax.plot(steps, values, marker="o", linewidth=3, markersize=8, label=name)
         for name, value in levels.items():
             ax.axhline(value, color=QUIET, linewidth=2, linestyle=(0, (1, 1.5)))
-            ax.text(steps[-1], value, f"{name} {value:.2f}", size=TYPE, ha="right", va="bottom")
+            level = {"transform": ax.get_yaxis_transform(), "va": "center"}
+            ax.text(1.01, value, f"{name} {value:.2f}", size=TYPE, **level)
         ax.set_ylim(0)
         set_type(ax, TYPE)
         ax.legend(fontsize=TYPE, frameon=False)
@@ -126,10 +128,15 @@ def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
     """
     known = text.training.tolist()
     found = {name: copied(known, ids) for name, ids in shown.items()}
-    most = {name: max(row, default=0) for name, row in found.items()}
+    most = {name: max(copied(known, ids, 1), default=0) for name, ids in shown.items()}
     first, *_ = most
     title = f"{first}: {most[first]} of {len(shown[first])} tokens are one copy"
-    lines = {name: _lines(text, ids, found[name])[:MOST_LINES] for name, ids in shown.items()}
+    every = {name: _lines(text, ids, found[name]) for name, ids in shown.items()}
+    lines = {name: each[:MOST_LINES] for name, each in every.items()}
+    for name, each in lines.items():
+        if len(every[name]) > len(each):
+            at, word, _ = each[-1][-1]
+            each[-1].append((at + len(word), " ...", 0))
     n_lines = sum(len(each) + 1.85 for each in lines.values())
     letters = {"size": TYPE, "va": "center", "family": "monospace", "parse_math": False}
     with axes(title, "column", "line", (11.4, 0.36 * n_lines + 0.5)) as (figure, ax):
@@ -147,14 +154,14 @@ def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
                         ax.text(at + i + 0.5, y, letter, ha="center", color=ink, **letters)
                 y += 1
             y += 0.9
-        ax.set(xlim=(0, COLUMNS + 2), ylim=(y - 0.6, -0.6))
+        ax.set(xlim=(0, COLUMNS + 5), ylim=(y - 0.6, -0.6))
         hide_axes(ax)
         display(
             figure,
             alt="; ".join(f"{name}: longest copy {n} tokens" for name, n in most.items()) + ".",
             caption=(
                 f"Blue: {SEVEN} tokens or more in a row are in the training text, too; the darker, "
-                "the longer the passage."
+                f"the longer the passage. The first {MOST_LINES} lines of each."
             ),
             table={"text": list(most), "longest copy": list(most.values())},
         )
@@ -162,7 +169,7 @@ def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
 
 def roads(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Shows bits per byte on held-out text for each road; {text: {road: one number a run}}."""
-    title = "The real model wins, after 20 updates"
+    title = "With 20 KB, the real model wins after 20 updates"
     with axes(title, "bits per byte on held-out text", "road", (11.2, 5.0)) as (figure, ax):
         y = 0.0
         every = []  # text, road, mean, where
@@ -190,7 +197,10 @@ def roads(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         display(
             figure,
             alt=f"Bars of bits per byte: {'; '.join(said)}.",
-            caption="Recorded: each dot is one training on 20 KB, measured on its held-out tenth.",
+            caption=(
+                "Recorded: each dot is one training on 20 KB, measured on its held-out tenth. From "
+                "scratch the best weights count; section 5 has the last."
+            ),
             table={
                 "road": [f"{corpus}: {road}" for corpus, road, *_ in every],
                 "bits per byte": [mean for _, _, mean, _ in every],

@@ -4,6 +4,7 @@ again and again.
 
 import itertools
 import math
+import os.path
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -113,7 +114,7 @@ def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
     and the rest is trained on.
 
     source: "storyworld", another corpus of `load_corpus` such as "pydoc" or "shakespeare", or a
-    UTF-8 file of 20 KB or more.
+    UTF-8 file of 20 KB or more, where `~` is the home folder.
     n_bytes: only so much of its beginning is taken, in whole lines; at least 20,000. StoryWorld has
     a token for each of its words. For other texts byte-level BPE is learned from the training text,
     so that every text can be encoded.
@@ -127,13 +128,14 @@ def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
             f"the text must be named by a str or a Path, got {source!r}; "
             "give 'storyworld' or a file"
         )
+    source = os.path.expanduser(source)
     if _is_folder(source):
         raise IsADirectoryError(
             f"{str(source)!r} is a folder; give one file, such as {_some_file(Path(source))!r}"
         )
     if n_bytes < LEAST_BYTES:
         raise ValueError(f"n_bytes must be at least {LEAST_BYTES:,}, got {n_bytes:,}")
-    text = corpus(N_STORIES, seed=0) if source == STORIES else load_corpus(source)
+    text = corpus(N_STORIES, seed=0) if source == STORIES else _read(source)
     if (n := len(text.encode())) < LEAST_BYTES:
         raise ValueError(
             f"{source} has {n:,} bytes, and a model needs at least {LEAST_BYTES:,} to learn from "
@@ -200,6 +202,13 @@ def learn(model: TransformerLM, text: OwnText, recipe: TrainConfig = OWN_RECIPE)
         losses = [*losses[-9:], step.loss]
         if step.step in (*LOOK_AFTER, recipe.total_steps):
             yield Look(step.step, torch.stack(losses).mean().item(), text.loss(model))
+
+
+def _read(source: str) -> str:
+    try:
+        return load_corpus(source)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}. A file is looked for in {Path.cwd()}") from None
 
 
 def _of_text(name: str, text: str) -> OwnText:

@@ -90,15 +90,18 @@ def model_report(
     parts = read_parts()
     kept = {part.name for part in parts if part.status == "done"}
     n = count_parameters(model.config).total
-    steps = looks[-1].step
+    updates = f"{best_look(looks).step} of {looks[-1].step} updates"
     checks = f"{len(kept)} of {len(parts)} parts of the course are kept and pass their checks"
-    facts = [*_facts(text, looks), ("Checks", checks), *_linked(links or {}, path.parent)]
+    facts = [
+        *_facts(text, looks, compressor),
+        ("Checks", checks),
+        *_linked(links or {}, path.parent),
+    ]
     page = Template(own("workshop/report.html")).substitute(
         head=page_head(title),
         title=escape(title),
         summary=escape(
-            f"{n:,} parameters, trained for {steps} updates on {text.name}, "
-            f"{text.n_bytes / 1000:,.0f} KB."
+            f"{n:,} parameters after {updates} on {text.name}, {text.n_bytes / 1000:,.0f} KB."
         ),
         good="".join(
             f"<li>{escape(line)}</li>" for line in _good(model, text, looks, gaps, compressor)
@@ -157,11 +160,16 @@ def _honest(uses: Sequence[Use], kept: Collection[str]) -> str:
     )
 
 
-def _facts(text: OwnText, looks: Sequence[Look]) -> Iterator[tuple[str, str]]:
+def _facts(
+    text: OwnText, looks: Sequence[Look], compressor: float | None
+) -> Iterator[tuple[str, str]]:
     best = best_look(looks)
     floor = text.floor
     bits = text.bits_per_byte(best.held_out)
     yield "Held-out loss", f"{best.held_out:.2f} nats per token, {bits:.2f} bits per byte"
+    if compressor is not None:
+        compared = "more" if compressor > bits else "not more"
+        yield "Compressor", f"lzma needs {compressor:.2f} bits per byte, {compared} than the model"
     yield (
         "Best after",
         f"{best.step} of {looks[-1].step} updates; its training loss was {best.training:.2f}",

@@ -87,11 +87,12 @@ def ask_first_five(model: TransformerLM, text: OwnText) -> None:
             because="Each exponential has one more factor, which the division removes (03).",
         ),
         predict(
-            "4. A vector is multiplied by 10 before RMSNorm. By what is the result multiplied?",
-            key=norm_of_ten_times,
-            number="times",
-            within=0.1,
-            feedback={10: "Then the norm would not normalize. What does it divide by?"},
+            "4. A vector is multiplied by 10 before RMSNorm. How large is the result, in percent "
+            "of the one before?",
+            key=lambda: 100 * norm_of_ten_times(),
+            number="percent",
+            within=5,
+            feedback={1000: "Then the norm would not normalize. What does it divide by?"},
             because="The root mean square has the same factor, and the norm divides by it (04).",
         ),
         predict(
@@ -119,7 +120,7 @@ def ask_last_five(model: TransformerLM, text: OwnText) -> None:
             f"6. Your model has {config.n_layers} layers and {config.n_kv_heads} key-value heads "
             f"of width {config.d_head}. How many numbers does its cache hold for each token?",
             key=lambda: per_token,
-            number="numbers",
+            number="values",
             within=0,
             feedback={per_token // 2: "The cache holds keys and values."},
             because="A key and a value for each layer and head (lesson 13).",
@@ -131,7 +132,8 @@ def ask_last_five(model: TransformerLM, text: OwnText) -> None:
             number="nats",
             within=0.8,
             feedback={0: "It would have to be certain and right."},
-            because="Nearly equal probabilities have a loss of about ln V (lessons 03 and 10).",
+            because=f"ln {config.vocab_size} is {math.log(config.vocab_size):.2f}; random logits "
+            "are not quite equal, which costs a little more (lessons 03 and 10).",
         ),
         predict(
             "8. A model has 2.1 nats per token on a text with 3 bytes per token. How many bits per "
@@ -153,9 +155,9 @@ def ask_last_five(model: TransformerLM, text: OwnText) -> None:
         ),
         predict(
             f"10. A map of {config.d_model} by {config.d_model} gets a LoRA update of rank 4. How "
-            "many numbers are trained?",
+            "many weights are trained?",
             key=lambda: 4 * (config.d_model + config.d_model),
-            number="numbers",
+            number="weights",
             within=0,
             feedback={config.d_model**2: "That is the whole matrix, which is frozen."},
             because="Two matrices, 4 by the input and the output by 4 (lesson 18).",

@@ -31,7 +31,15 @@ def test_each_size_was_trained_three_times():
         assert all(row.least <= row.bits <= row.most and row.lowest <= row.at_end for row in rows.values())
 
 
-def test_the_commands_name_the_text():
+def test_what_a_model_chose_is_counted_as_it_chose_it(few):
+    model = load_pretrained("storyworld").model
+    ids = yours.written_ids(model, few, "\n", 20, 0.7, 1)
+    assert len(ids) == 21 and few.tokenizer.decode(ids) == yours.written(model, few, "\n", 20, 0.7, 1)
+
+
+def test_the_commands_name_the_text(tmp_path):
+    (tmp_path / "my notes.txt").write_text("word")
+    assert f"--corpus '{tmp_path.resolve() / 'my notes.txt'}' " in yours.commands(str(tmp_path / "my notes.txt"))
     said = yours.commands("notes.txt")
     assert "--corpus notes.txt" in said and "TEXT" not in said and "--from" in said
 

@@ -50,6 +50,8 @@ def test_what_is_copied_is_shaded_and_counted(shown, few):
     ((figure, facts),) = shown
     assert facts["table"]["longest copy"][0] == 40 > facts["table"]["longest copy"][1]
     assert len(figure.axes[0].patches) >= 20
+    yours.copies(few, {"one word": [few.training[5].item()]})
+    assert shown[1][1]["table"]["longest copy"] == [1] and not shown[1][0].axes[0].patches
 
 
 def test_a_passage_counts_from_seven_tokens_on_and_each_token_has_its_longest():

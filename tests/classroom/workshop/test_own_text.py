@@ -63,6 +63,14 @@ def test_a_bad_text_is_refused_with_what_to_do(file: Path, name: str) -> None:
         own_text(make(folder))
 
 
+def test_a_missing_file_is_said_with_its_folder_and_home_is_found(file: Path, monkeypatch) -> None:
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(FileNotFoundError, match=f"A file is looked for in {file.parent}"):
+        own_text("my_texts.txt")
+    monkeypatch.setenv("HOME", str(file.parent))
+    assert own_text("~/notes.txt").n_bytes == own_text(file).n_bytes
+
+
 def whole(text: OwnText) -> str:
     """Its pieces in their order again."""
     rest = [text.tokenizer.decode(part.tolist()) for part in (text.training, text.held_out)]

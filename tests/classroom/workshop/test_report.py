@@ -50,7 +50,7 @@ def test_it_says_what_was_measured_and_whose_the_parts_are(stories, tmp_path: Pa
     written = model_report(path, model, stories, LOOKS, sample="One day", tested=tested, gaps=apart, links=links)
     page = written.read_text("utf-8")
     assert "3.25 nats per token" in page and f"{stories.bits_per_byte(3.25):.2f} bits per byte" in page
-    assert f"the model is {3.25 - stories.floor:.2f} above it" in page and "20 of 30 updates" in page
+    assert f"the model is {3.25 - stories.floor:.2f} above it" in page and "after 20 of 30 updates" in page
     assert "Its author&#x27;s own parts: rms_norm." in page
     assert f"From the library: softmax, silu, {ALWAYS}." in page and "1 of 4 parts of the course" in page
     assert "<td>rms_norm</td><td>04</td><td>its author&#x27;s</td><td>9</td>" in page
@@ -81,6 +81,8 @@ def test_it_leads_with_what_is_good_and_says_it_only_where_it_is_so(stories, tmp
             tmp_path / "r.html", model, stories, LOOKS, sample="One day", compressor=compressor
         ).read_text("utf-8")
         assert ("the compressor lzma needs" in page) == is_better
+        says = f"lzma needs {compressor or 0:.2f} bits per byte, {'more' if is_better else 'not more'} than the model"
+        assert (says in page) == (compressor is not None) == ("<dt>Compressor</dt>" in page)
         assert "among 25.8 equally likely ones" in page
         assert page.index("What is good") < page.index("One day") < page.index("What was measured")
     assert page.index("<details>") < page.index("<td>softmax</td>")
