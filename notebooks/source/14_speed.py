@@ -658,7 +658,7 @@ for seed in (1_000_015, 1_000_016):
 #
 # **Cut if short.** Nothing: it is the point of the lesson.
 #
-# **Tried.** Stacked maps give the same logits, five seeds and two sizes. Times are the reader's own; on two shared cores with AVX-512 8 bits made the large model twice as fast and the small one slower (0.6), 16 texts at once gave 9 to 10 times the tokens with ours and 5 to 6 times with the large one, and stacked maps gave 1.0 and 1.0 to 1.1.
+# **Tried.** Stacked maps give the same logits, five seeds and two sizes. Times are the reader's own. Five runs on two shared, busy cores with AVX-512: 8 bits made the large model 1.8 to 2.3 times as fast and the small one slower (0.6 to 0.7), 16 texts at once gave 8.5 to 12 times the tokens with ours and 5.4 to 7.4 times with the large one, and stacked maps gave 0.8 to 1.4, where no difference can be told from chance.
 
 # %% [markdown]
 # ## 7. Make it faster
