@@ -4,10 +4,8 @@
     python tools/seeds.py 05 13 --shifts 7    two lessons, their seeds higher by 7
     python tools/seeds.py --to work/seeds.md  also into a file, again after each lesson
 
-In a lesson of the third edition the seeds are the global lines `SEED = 5`, `SEEDS = range(3)` and
-`SEEDS = (1, 2, 3)`, and nothing else is shifted. In an older lesson they are what
-`torch.manual_seed` gets; the generators of its stories keep theirs. The exercises are solved. The
-exit status is 1 if something fell.
+The seeds are the global lines `SEED = 5`, `SEEDS = range(3)` and `SEEDS = (1, 2, 3)`, and nothing
+else is shifted. The exercises are solved. The exit status is 1 if something fell.
 """
 
 import argparse
@@ -83,14 +81,13 @@ def parsed(source: str) -> list[ast.stmt]:
         return []
 
 
-def shifted(source: str, shift: int, edition: int) -> str:
+def shifted(source: str, shift: int) -> str:
     """The cell with its seeds higher by `shift`."""
-    seeds = _global_seeds if edition >= 3 else _seeds_of_torch
     lines = source.encode().splitlines(keepends=True)  # columns are counted in bytes
     starts = [0, *accumulate(map(len, lines))]
     text = b"".join(lines)
     changes = []
-    for node, new in seeds(parsed(source), shift):
+    for node, new in _global_seeds(parsed(source), shift):
         start = starts[node.lineno - 1] + node.col_offset
         changes.append((start, starts[node.end_lineno - 1] + node.end_col_offset, new))
     for start, end, new in sorted(changes, reverse=True):
@@ -120,14 +117,6 @@ def _global_seeds(body: list[ast.stmt], shift: int) -> Iterator[tuple[ast.expr, 
                             yield seed, str(number + shift)
 
 
-def _seeds_of_torch(body: list[ast.stmt], shift: int) -> Iterator[tuple[ast.expr, str]]:
-    """What each `torch.manual_seed` gets, and what to write instead."""
-    for node in ast.walk(ast.Module(body, [])):
-        match node:
-            case ast.Call(ast.Attribute(ast.Name("torch"), "manual_seed"), [seed]):
-                yield seed, ast.unparse(ast.BinOp(seed, ast.Add(), ast.Constant(shift)))
-
-
 def apart(source: str) -> list[str]:
     """The cell in pieces: each assertion alone, so that one that falls hides no other."""
     lines = source.split("\n")
@@ -152,8 +141,8 @@ def with_other_seeds(lesson: Lesson, shift: int) -> NotebookNode | None:
     has_seeds = False
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            source = shifted(cell.source, shift, lesson.edition)
-            has_seeds = has_seeds or source != shifted(cell.source, shift + 1, lesson.edition)
+            source = shifted(cell.source, shift)
+            has_seeds = has_seeds or source != shifted(cell.source, shift + 1)
             raises = "raises-exception" in cell.metadata.get("tags", ())
             for piece in [source] if raises else apart(source):
                 meta = {**cell.metadata, "of": cell.id}

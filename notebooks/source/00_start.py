@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="Can a program learn to write by doing nothing but guess what comes next?"
+# %% [markdown] deck="Can a program learn to write by doing nothing but guess what comes next?"
 # # 00 Start
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How does a text become numbers, and does it matter how we cut it?"
+# %% [markdown] deck="How does a text become numbers, and does it matter how we cut it?"
 # # 01 Tokens
 # **How does a text become numbers, and does it matter how we cut it?**
 #

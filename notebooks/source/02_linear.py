@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How does a layer make new features out of old ones?"
+# %% [markdown] deck="How does a layer make new features out of old ones?"
 # # 02 Linear
 # **How does a layer make new features out of old ones, and where do the first ones come from?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How do scores become probabilities, and how wrong are they?"
+# %% [markdown] deck="How do scores become probabilities, and how wrong are they?"
 # # 03 Softmax
 # **How do scores become probabilities, and how do we measure how wrong they are?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How do numbers keep the same size, however many layers they pass?"
+# %% [markdown] deck="How do numbers keep the same size, however many layers they pass?"
 # # 04 Normalization
 # **How do numbers keep the same size, however many layers they pass?**
 #

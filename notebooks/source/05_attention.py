@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How does a word find the earlier word it depends on?"
+# %% [markdown] deck="How does a word find the earlier word it depends on?"
 # # 05 Attention
 # **How does a word find the earlier word it depends on?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How does a model know which word came first?"
+# %% [markdown] deck="How does a model know which word came first?"
 # # 06 Positions
 # **How does a model know which word came first?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How can a word look back for several things at once?"
+# %% [markdown] deck="How can a word look back for several things at once?"
 # # 07 Heads
 # **How can a word look back for several things at once?**
 #

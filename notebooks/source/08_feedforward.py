@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="What does a word do with what it has fetched?"
+# %% [markdown] deck="What does a word do with what it has fetched?"
 # # 08 Feedforward
 # **What does a word do with what it has fetched?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How can dozens of layers be stacked so that the model still learns?"
+# %% [markdown] deck="How can dozens of layers be stacked so that the model still learns?"
 # # 09 Block
 # **How can dozens of layers be stacked so that the model still learns?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="What do all the parts make together, and where in it does an answer arise?"
+# %% [markdown] deck="What do all the parts make together, and where in it does an answer arise?"
 # # 10 Model
 # **What do all the parts make together, and where in it does an answer arise?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How does a model learn?"
+# %% [markdown] deck="How does a model learn?"
 # # 11 Training
 # **How does a model learn?**
 #

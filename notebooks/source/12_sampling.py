@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How does a list of probabilities become a text?"
+# %% [markdown] deck="How does a list of probabilities become a text?"
 # # 12 Sampling
 # **How does a list of probabilities become a text?**
 #

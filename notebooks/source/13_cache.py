@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="Must writing get slower with every word?"
+# %% [markdown] deck="Must writing get slower with every word?"
 # # 13 Cache
 # **Must writing get slower with every word?**
 #

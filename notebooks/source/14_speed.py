@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="How fast could it be, and what keeps it from that?"
+# %% [markdown] deck="How fast could it be, and what keeps it from that?"
 # # 14 Speed
 # **How fast could it be, and what keeps it from that?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="What does more of everything buy?"
+# %% [markdown] deck="What does more of everything buy?"
 # # 15 Scale
 # **What does more of everything buy?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="What has a model learned, and how would we know?"
+# %% [markdown] deck="What has a model learned, and how would we know?"
 # # 16 Inside
 # **What has a model learned, and how would we know?**
 #

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="Can a model be taught what nobody can write down?"
+# %% [markdown] deck="Can a model be taught what nobody can write down?"
 # # 17 Rewards
 # **Can a model be taught what we want, when nobody can write down the right text?**
 #

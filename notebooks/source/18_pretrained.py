@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="Is this what the real ones are?"
+# %% [markdown] deck="Is this what the real ones are?"
 # # 18 Pretrained
 # **Is this what the real ones are?**
 #
@@ -660,8 +660,10 @@ sampling_view(villager, village.tokenizer(), beginning, temperature=1.0, seed=18
 # - *The loss* (from the room): A wrong base hardly changes it. Compare position 0 with a reference.
 #
 # **Cut if short.** The list. Students read it.
+#
+# **Tried.** As in the sections that the list names.
 
-# %% [markdown] slide="slide"
+# %% [markdown]
 # ## What you have now
 # - A published model is named tensors and some settings, and a dictionary of names maps it to your parts. [[same-class]]
 # - The base of the angles and the eps leave no trace in the shapes. [[not-in-the-shapes]]

@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="Something is wrong, and nothing raises an error"
+# %% [markdown] deck="Something is wrong, and nothing raises an error"
 # # 19 Clinic
 # **Something is wrong, and nothing raises an error. Where do you look first?**
 #

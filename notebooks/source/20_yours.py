@@ -1,4 +1,4 @@
-# %% [markdown] edition=3 deck="What have you built, and what can it learn from a text of yours?"
+# %% [markdown] deck="What have you built, and what can it learn from a text of yours?"
 # # 20 Yours
 # **What have you built, and what can it learn from a text of yours?**
 #

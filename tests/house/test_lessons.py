@@ -1,4 +1,4 @@
-"""What each lesson has: a picture to remember, traced shapes, a control (second edition), imports needed at once."""
+"""What each lesson has: a picture to remember, traced shapes, imports needed at once."""
 
 import ast
 import re
@@ -12,7 +12,6 @@ from tinylm_classroom.folders import NOTEBOOKS
 SOURCES = sorted(NOTEBOOKS.glob("source/*.py"))
 TRACES = {"trace", "trace_model"}
 # A lesson whose experiment is a run that one can stop, change and start again: its training view is the control.
-OTHER_CONTROLS = {"training_view"}
 
 
 def called(cells: list[Cell]) -> set[str]:
@@ -37,7 +36,6 @@ def test_each_lesson_has_its_picture_its_traces_and_its_control(source: Path) ->
     lesson = read_lesson(source)
     assert sum("signature" in cell.tags for cell in lesson.cells) == 1
     assert called(lesson.cells) & TRACES
-    assert lesson.edition >= 3 or called(lesson.cells) & {"control", *OTHER_CONTROLS}
     assert not_needed_yet(lesson.cells) == []
 
 

@@ -1,5 +1,5 @@
-// Goes through all slides with everything shown, and lists what does not fit. What the source writes is larger and not divided.
-async ({least: usual, written}) => {
+// Goes through all slides with everything shown, and lists what does not fit.
+async ({index, least}) => {
   const SPEAKS = /\b(un)?fold(s|ed|ing)?\b/i, body = document.documentElement, found = [];
   const seen = node => node.checkVisibility({visibilityProperty: true, opacityProperty: true}) && !node.closest("dialog, .unseen");
   const KINDS = {".tinylm-view": "view", "figure": "figure", "table": "table", "pre.code": "code", "pre": "output",
@@ -9,17 +9,16 @@ async ({least: usual, written}) => {
   for (const leaf of document.querySelectorAll("section.leaf")) {
     const {h, v} = Reveal.getIndices(leaf), tell = new Map();
     const say = (what, size = 0) => tell.set(what, Math.max(size, tell.get(what) ?? 0));
-    const own = leaf.matches(".written"), least = own ? written : usual;
-    const enough = node => own && node.parentElement.closest("math") ? usual : own && node.parentElement.closest(".tinylm-view") && !/\p{L}{2}/u.test(node.data) ? 14 : least;  // an index, numbers in a view
-    if (own && leaf.matches(".continued")) say("its one thing is divided");
-    if (own && leaf.querySelector("header").offsetHeight > 120 && !leaf.matches(".alone")) say("the title has more than two lines");
+    const enough = node => node.parentElement.closest("math") ? index : node.parentElement.closest(".tinylm-view") && !/\p{L}{2}/u.test(node.data) ? 14 : least;  // an index, numbers in a view
+    if (leaf.matches(".continued")) say("its one thing is divided");
+    if (leaf.querySelector("header")?.offsetHeight > 120 && !leaf.matches(".alone")) say("the title has more than two lines");
     Reveal.slide(h, v);
     while (Reveal.availableFragments().next) Reveal.nextFragment();
     await new Promise(done => requestAnimationFrame(() => setTimeout(done)));  // views that follow their width
     const scale = Reveal.getScale(), room = leaf.querySelector(".body"), box = room.getBoundingClientRect();
-    for (const node of leaf.querySelectorAll(".body *, header, footer")) {
+    for (const node of leaf.querySelectorAll(".body *, header")) {
       if (!seen(node) || node.matches(".part, .cell, .rich, [data-view] > div, form") || node.closest("math")?.contains(node.parentElement)) continue;
-      const at = node.getBoundingClientRect(), within = node.closest("header, footer") ?? room, edge = within.getBoundingClientRect();
+      const at = node.getBoundingClientRect(), within = node.closest("header") ?? room, edge = within.getBoundingClientRect();
       if (!at.width || !at.height) continue;
       const below = (at.bottom - edge.bottom) / scale, aside = (at.right - edge.right) / scale, before = (edge.left - at.left) / scale;
       if (below > 1.5) say(`the ${kind(node)} overflows by`, below);
@@ -48,7 +47,6 @@ async ({least: usual, written}) => {
         [...code.parentElement.querySelectorAll(`${one} .line`)].flatMap(line => line.textContent.match(/[\w.]+/g) ?? []));
       for (const text of shown.flatMap(each => [...each.querySelectorAll("code")]))
         if (all.includes(text.textContent) && !part.includes(text.textContent)) say(`speaks of what is folded: ${text.textContent}`);
-      if ("unmarked" in code.dataset) say(`long code without essential lines: ${code.querySelector(".opens").textContent}`);
     }
     for (const [what, size] of tell) found.push(`slide ${leaf.dataset.number}: ${what}${size ? ` ${Math.ceil(size)} px` : ""}`);
   }

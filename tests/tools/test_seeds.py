@@ -18,21 +18,11 @@ KEPT = [
     "if x:\n    SEED = 5", "SEED = SEED + 1", "SEED = len(x)", "SEED = '5'", "SEEDS = [1, 2]", "SEEDS = range(n)",
     "MY_SEED = 5", "SEEDS = other(3)", "SEED == 5", "# SEED = 5", "x = '''\nSEED = 5\n'''", "%%time\nSEED = 5",
 ]  # fmt: skip
-OF_TORCH = [
-    ("torch.manual_seed(5)", "torch.manual_seed(5 + 2)"),
-    ("def f(seed):\n    _ = torch.manual_seed(seed)", "def f(seed):\n    _ = torch.manual_seed(seed + 2)"),
-    ("torch.manual_seed(2 * n)", "torch.manual_seed(2 * n + 2)"),
-    ("torch.manual_seed(n if n else 3)", "torch.manual_seed((n if n else 3) + 2)"),
-]
-KEPT_OF_TORCH = ["SEED = 5", "torch.Generator().manual_seed(5)", "generator.manual_seed(5)", "# torch.manual_seed(5)"]
 
 
-@pytest.mark.parametrize(("edition", "before", "after"), [
-    *((3, *both) for both in SHIFTED), *((3, text, text) for text in KEPT),
-    *((2, *both) for both in OF_TORCH), *((2, text, text) for text in KEPT_OF_TORCH),
-])  # fmt: skip
-def test_exactly_the_seeds_of_the_experiments_are_shifted(edition: int, before: str, after: str) -> None:
-    assert seeds.shifted(before, 2, edition) == after
+@pytest.mark.parametrize(("before", "after"), [*SHIFTED, *((text, text) for text in KEPT)])
+def test_exactly_the_seeds_of_the_experiments_are_shifted(before: str, after: str) -> None:
+    assert seeds.shifted(before, 2) == after
 
 
 def test_each_assertion_is_a_piece_of_its_own_and_no_line_is_lost() -> None:
@@ -42,9 +32,9 @@ def test_each_assertion_is_a_piece_of_its_own_and_no_line_is_lost() -> None:
     assert "\n".join(pieces) == source and seeds.apart("%%time\nassert x") == ["%%time\nassert x"]
 
 
-TITLE = "# %% [markdown]{}\n# # 98 Small\n\n# %%\nimport torch\n"
+TITLE = "# %% [markdown]\n# # 98 Small\n\n# %%\nimport torch\n"
 THIRD = (
-    TITLE.format(" edition=3")
+    TITLE
     + """
 # %%
 story = torch.Generator().manual_seed(5)
@@ -146,24 +136,12 @@ def test_what_falls_is_listed_once_and_what_holds_or_is_quoted_is_not(tmp_path: 
 RAISES = 'raise ValueError(f"{len(table)} led to 3, expected 2")'
 
 
-def test_of_an_older_lesson_only_the_seeds_of_torch_move(tmp_path: Path) -> None:
-    text = TITLE.format("") + (
-        "\n# %%\nSEED = 5\nstory = torch.rand(1, generator=torch.Generator().manual_seed(5))\n"
-        "_ = torch.manual_seed(5)\nassert torch.rand(1) == story and SEED == 5\n"
-    )
-    lesson = lesson_of(tmp_path, text)
-    assert not [*seeds.fallen(lesson, 0)]
-    ((fall, error),) = seeds.fallen(lesson, 1)
-    assert (fall.lesson, fall.section, fall.where, error) == ("98_small", "", "line 7", "AssertionError")
-    assert seeds.with_other_seeds(lesson_of(tmp_path, TITLE.format("")), 1) is None
-
-
 def test_the_command_writes_a_table_and_its_status_says_whether_something_fell(tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "source").mkdir()
     monkeypatch.setattr(seeds, "NOTEBOOKS", tmp_path)
-    text = TITLE.format(" edition=3") + "\n# %%\nSEED = 3\nassert SEED | 4 < 6\n"
+    text = TITLE + "\n# %%\nSEED = 3\nassert SEED | 4 < 6\n"
     lesson_of(tmp_path / "source", text)
-    lesson_of(tmp_path / "source", TITLE.format(" edition=3"), "97_other")
+    lesson_of(tmp_path / "source", TITLE, "97_other")
     monkeypatch.setattr(seeds, "_run", fake_run)
     to = tmp_path / "table.md"
     assert seeds.main(["--shifts", "4", "1", "--to", str(to)]) == 1
@@ -190,6 +168,6 @@ def fake_run(notebook) -> str:
 
 
 def test_a_kernel_that_dies_is_said(tmp_path: Path) -> None:
-    text = TITLE.format(" edition=3") + "\n# %%\nimport os\n\nSEED = 5\nos._exit(SEED)\n"
+    text = TITLE + "\n# %%\nimport os\n\nSEED = 5\nos._exit(SEED)\n"
     ((fall, error),) = seeds.fallen(lesson_of(tmp_path, text), 1)
     assert (fall.lesson, fall.where) == ("98_small", "") and "Kernel died" in error

@@ -17,16 +17,15 @@ from ..folders import NOTEBOOKS, more
 from .contents import PAGES, with_tables
 from .lesson.counts import table_of
 from .lesson.cover import cover
-from .lesson.cut import cut
 from .lesson.execute import execute
 from .lesson.links import add_links
 from .lesson.more import FOLDER, check_more, is_more
 from .lesson.read import read_lesson
 from .lesson.rules import check_rules
+from .lesson.slides import mark
 from .lesson.transform import to_notebook
 from .lesson.tries import with_other_values
 from .lesson.write import why_stale, write
-from .lesson.written import WRITTEN, mark
 
 STUDENT_SECONDS = 60
 
@@ -44,7 +43,7 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
     for role, path in _places(source, notebooks).items():
         notebook = to_notebook(lesson, role)
         add_links(notebook, source.stem, has_deck=not is_more(source))
-        if role == "solution" and lesson.edition >= 3 and (tried := with_other_values(notebook)):
+        if role == "solution" and (tried := with_other_values(notebook)):
             _ = execute(tried, f"{path.stem}, with the other values that its lines name")
         seconds = execute(notebook, path.stem)
         report.append(f"{_shown(path, notebooks)}: {seconds:.1f} s")
@@ -53,9 +52,8 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
             if seconds > 2 * STUDENT_SECONDS:
                 raise ValueError(report[-1])
         if not is_more(source):
-            (mark if lesson.edition >= WRITTEN else cut)(notebook)
-        if is_more(source) or lesson.edition >= WRITTEN:
-            cover(notebook)
+            mark(notebook)
+        cover(notebook)
         write(notebook, path, source, role)
     return report
 

@@ -1,11 +1,14 @@
-"""What a lesson's slides are made of: the deck of a lesson that the build has cut."""
+"""The slides of a lesson: a sentence as title, and one thing under it.
 
-import ast
+Of a text a slide shows the formulas, quotations, lists and tables, of a cell of code its picture or
+view alone, or its output below at most a few lines, large. A section's note is read on its first
+slide, and the lesson's own text on the slide before it: it says what was seen there.
+"""
+
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html import escape
-from itertools import pairwise
 from string import Template
 from typing import Any
 
@@ -17,22 +20,28 @@ from ..display.theme import page_head
 from ..exercises import EXERCISES
 from ..folders import own
 from ..views.base import MIME, WITH_ENGINE
-from .cells import Page, Prose, colored, led_to_anchors, output_html, views_script, words_of
+from .cells import Page, Prose, coded, led_to_anchors, output_html, views_script, words_of
 from .front import model_script
-from .lesson.cut import CODE_LINES, is_prediction, is_rich
-from .lesson.links import without_links
 from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
 from .lesson.read import PLANS
+from .lesson.slides import is_prediction, is_rich, title_of
+from .listing import folded, lines_of, pre, stub_of, without_words
 
-CALL_LINES = 3  # of code that only asks for a view or a figure: shown on a button
+SHOWN = ("list", "block_quote", "table")
+# the links of a bullet to its evidence
+EVIDENCE = re.compile(r" \((?:(?:, )?\[section \d+\]\(#\S*?\))+\)")
+HELP = ("hints", "solution")
+MATH = {"block_math", "latex_environment"}
 JUMP = (
     "**To jump**, press G in the window of the slides, type a slide's number and press Enter. O "
     "shows all slides."
 )
 SHORTER = "**From the plan of {} minutes.** With less time go to *{}*: G, {}, Enter."
 HOMEWORK = "**From the plan of {} minutes.** With less time this exercise is homework."
-SECTION = re.compile(r'(?=<h2 id="[\w-]+">)')
-FOLDED = '<button type="button" class="gap" data-opens>⋯ {} line{}</button>'
+SECTIONS = "**Sections.** {}"
+PICTURE = "**Picture.** {}"
+TEXT = "**Text.** {}"
+HEADING = re.compile(r"^#+ .*\n?", re.MULTILINE)
 
 
 @dataclass
@@ -41,30 +50,45 @@ class Slide:
 
     section: str
     kind: str = ""
-    anchor: str = ""
     plan: int = PLANS[0]
     title: str = ""
     parts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
+class Shown(Prose):
+    """What a slide shows of a text: no sentences and no headings, they are said."""
+
+    def __call__(self, tokens: Iterable[dict[str, Any]], state: Any) -> str:
+        return super().__call__(filter(_is_shown, tokens), state)
+
+
 class Deck:
-    """The slides of a lesson that the build has cut, in columns that each begin with a section."""
+    """The slides that a lesson's source names, each a column of its own unless it is a step."""
 
     def __init__(self, notebook: NotebookNode, page: Page, instructor: bool):
         self.page = page
         self.instructor = instructor
-        self.prose = Prose()
         self.modules: set[str] = set()
         self.needs_model = False  # whether a view answers by the model in the page
         self.columns: list[list[Slide]] = []
+        self.prose = Prose()
         self._markdown = MarkdownWithMath(renderer=self.prose)
+        self._shown = MarkdownWithMath(renderer=Shown())
+        self._section = ""
+        self._plan = PLANS[0]
+        self._anchors = ""  # of the sections that the next slide is the first of
+        self._deck = ""  # the title of the cell
         self._before = ""  # the note of the section that comes next
+        self._text_before = ""  # of a section, read on its first slide
         self._usual: list[UsualAnswer] = []  # of the section, until a slide is about them
         for cell, following in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
             self._add(cell, cell.metadata.get("slideshow", {}).get("slide_type"), following)
         if instructor:
             self._say_plans()
+        self._say(self._before)
+        self.columns[-1][-1].title += self._anchors
+        self._move_help_to_the_end()
 
     def html(self) -> str:
         """The whole page.
@@ -88,141 +112,107 @@ class Deck:
         )
 
     def _add(self, cell: NotebookNode, kind: str | None, following: NotebookNode | None) -> None:
+        self._deck = title_of(cell)
         tags = cell.metadata.get("tags", ())
-        if kind == "skip" or (not self.instructor and (kind == "notes" or "solution" in tags)):
-            return
+        solves = "solution" in tags
         if kind == "notes":
-            self._note(cell, following)
+            if self.instructor:
+                self._note(cell, following)
+            return
+        if cell.cell_type == "markdown":
+            self._follow(cell)
+        if not self.columns:
+            self._begin("slide", look="title")
+            self._put(self._title())
+        elif solves and not self.instructor:
+            return
+        elif not self._deck:
+            if solves:
+                self._say(cell.source)
+            elif cell.cell_type == "markdown":
+                self._read(cell.source, opens=bool(HEADING.search(cell.source)))
         elif "exercise" in tags:
             self._exercise(cell)
-        elif cell.cell_type == "markdown":
-            self._text(cell, kind, "solution" in tags)
-        elif cell.cell_type == "code":
+        else:
             self._begin(kind)
-            self._put(
-                f'<div class="cell">{self._code(cell)}{"".join(self._outputs(cell))}</div>', kind
-            )
+            self._show(cell)
+            if cell.cell_type == "markdown":
+                self._read(cell.source, opens=False)
 
-    def _begin(
-        self,
-        kind: str | None,
-        look: str = "",
-        title: str = "",
-        anchor: str = "",
-        plan: int = PLANS[0],
-    ) -> None:
-        """Begins a slide if the kind says so."""
-        if kind == "slide" or not self.columns:
-            self.columns.append([Slide(title, look, anchor, plan)])
+    def _begin(self, kind: str | None, look: str = "") -> None:
+        """Begins a slide: below the one before if it is a step of it, or what helps with an
+        exercise.
+        """
+        helps = look in HELP
+        slide = Slide(self._section, look, self._plan)
+        slide.title = ("" if helps else coded(self._deck)) + self._anchors
+        self._anchors = ""
+        if helps or (kind == "subslide" and look != "exercise"):
+            self.columns[-1].append(slide)
+        else:
+            self.columns.append([slide])
+        if self._before:
             self._usual = usual_answers(self._before)
             self._say(self._before)
             self._before = ""
-        elif kind == "subslide":
-            self.columns[-1].append(Slide(self.columns[-1][-1].section, look))
+        if self._text_before:
+            self._say(TEXT.format(self._text_before))
+            self._text_before = ""
 
-    def _put(self, html: str, kind: str | None = None) -> None:
-        fragment = " fragment" if kind == "fragment" else ""
-        self.columns[-1][-1].parts.append(f'<div class="part{fragment}">{html}</div>')
-
-    def _text(self, cell: NotebookNode, kind: str | None, solves: bool) -> None:
-        first, *sections = SECTION.split(self._markdown.render(without_links(cell.source)))
-        if first.strip():
-            title = first.startswith("<h1")
-            self._begin(None if solves else kind, look="title" if title else "")
-            self._put(self._title() + first.partition("</p>")[2] if title else first, kind)
-        for section in sections:
-            found = re.match(r'<h2 id="([\w-]+)">(.*?)</h2>(.*)', section, re.S)
-            anchor, title, rest = found.groups()
-            self._begin("slide", "section", words_of(title), anchor, plan_of(cell))
-            self._put(f"<h2>{title}</h2>{rest}")
-
-    def _title(self) -> str:
-        number, topic, question = map(escape, self.page[1:])
-        return f'<p class="number">{number}</p><h1>{topic}</h1><p class="asked">{question}</p>'
-
-    def _note(self, cell: NotebookNode, following: NotebookNode | None) -> None:
-        """A note that introduces a section is read there, the others where they are."""
-        if following is not None and introduces(cell.source, following.source):
-            self._before = cell.source
-        else:
-            self._say(cell.source)
+    def _put(self, html: str) -> None:
+        self.columns[-1][-1].parts.append(f'<div class="part">{html}</div>')
 
     def _say(self, *paragraphs: str) -> None:
         """Adds to the notes of the last slide."""
         if said := "\n\n".join(filter(None, paragraphs)):
             self.columns[-1][-1].notes.append(self._markdown.render(said))
 
-    def _usual_here(self, names: Iterable[str]) -> str:
-        """The usual answers that go by one of these names, for the first slide that knows it."""
-        known = set(map(str.casefold, names))
-        here = [answer for answer in self._usual if answer.names & known]
-        self._usual = [answer for answer in self._usual if answer not in here]
-        return "\n".join([f"**{NOTE[3]}**", *(answer.text for answer in here)]) if here else ""
+    def _read(self, source: str, opens: bool) -> None:
+        """Notes the lesson's own text for the instructor; one that opens, for the next slide."""
+        text = HEADING.sub("", EVIDENCE.sub("", source)).strip()
+        if not self.instructor or not text:
+            return
+        if opens or self._before or self._text_before:
+            self._text_before = "\n\n".join(filter(None, (self._text_before, text)))
+        else:
+            self._say(TEXT.format(text))
 
-    def _say_plans(self) -> None:
-        """Says first how to jump, and in each section that a shorter plan leaves out where that
-        plan continues.
+    def _note(self, cell: NotebookNode, following: NotebookNode | None) -> None:
+        """A note before a section is read on its first slide, or where nothing of it is shown on
+        the next one.
         """
-        self.columns[0][0].notes.insert(0, self._markdown.render(JUMP))
-        firsts = self._firsts()
-        for place, (_, first) in enumerate(firsts):
-            kept = [found for found in firsts[place + 1 :] if found[1].plan < first.plan]
-            if kept:
-                number, there = kept[0]
-                says = SHORTER.format(first.plan, there.section, number)
-                first.notes.insert(0, self._markdown.render(says))
+        if self._before or (following is not None and introduces(cell.source, following.source)):
+            self._before = "\n\n".join(filter(None, (self._before, cell.source)))
+        else:
+            self._say(cell.source)
 
-    def _firsts(self) -> list[tuple[int, Slide]]:
-        """The first slide of each section and the number of its column, which G goes to."""
-        return [(number, column[0]) for number, column in enumerate(self.columns, 1)]
+    def _follow(self, cell: NotebookNode) -> None:
+        """Notes the sections that begin in a text."""
+        known = len(self.prose.headings)
+        _ = self._markdown.render(cell.source)
+        for level, anchor, title in self.prose.headings[known:]:
+            if level == 2:
+                self._section = words_of(title)
+                self._plan = _plan_of(cell)
+            self._anchors += f'<span id="{anchor}"></span>'
 
-    def _exercise(self, cell: NotebookNode) -> None:
-        facts = cell.metadata["tinylm"]
-        head = "Exercise: <code>{name}</code>".format(**facts)
-        about = "Difficulty {difficulty} of 5, about {minutes} minutes.".format(**facts)
-        self._begin("subslide", look="exercise")
-        stub = pre(lines_of(self._stub(cell.source, facts["name"])))
-        self._put(f'<h3>{head}</h3><p class="about">{about}</p>{stub}')
-        known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
-        if self.instructor:
-            later = plan_of(cell) > self.columns[-1][0].plan
-            self._say(
-                HOMEWORK.format(plan_of(cell)) if later else "",
-                self._usual_here(known.faults if known else ()),
-            )
-        if known:
-            first, *others = map(inline, known.hints)
-            hints = f"<li>{first}</li>"
-            hints += "".join(f'<li class="fragment">{hint}</li>' for hint in others)
-            self._begin("subslide", look="hints")
-            self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
-        if self.instructor:
-            self._begin("subslide", look="solution")
-            self._put(
-                "<h3>Solution: "
-                f"<code>{facts['name']}</code></h3>{pre(lines_of(_without_words(cell.source)))}"
-            )
+    def _title(self) -> str:
+        number, topic, question = map(escape, self.page[1:])
+        return f'<p class="number">{number}</p><h1>{topic}</h1><p class="asked">{question}</p>'
 
-    def _stub(self, source: str, name: str) -> str:
-        """An exercise without its solution: the signature and the task."""
-        node = _defined(source, name)
-        says = node.body[0]
-        is_docstring = isinstance(says, ast.Expr) and isinstance(says.value, ast.Constant)
-        end = says.end_lineno if is_docstring else says.lineno - 1
-        return "\n".join([*source.split("\n")[node.lineno - 1 : end], "    ..."])
-
-    def _code(self, cell: NotebookNode) -> str:
-        """The code of a cell: all of it, or its essential lines with all of it behind a button."""
-        if cell.metadata.get("jupyter", {}).get("source_hidden") or not cell.source.strip():
-            return ""
-        lines = lines_of(cell.source)
-        marked = cell.metadata.get("tinylm", {}).get("essential")
-        if any(map(is_rich, cell.outputs)) and (len(lines) <= CALL_LINES or is_prediction(cell)):
-            return f'<details class="source"><summary>Code</summary>{pre(lines)}</details>'
-        if len(_squeezed(lines)) <= CODE_LINES:
-            return pre(lines)
-        shown = marked or [[len(lines) - CODE_LINES + 1, len(lines)]]
-        return folded(lines, shown, "" if marked else " data-unmarked")
+    def _show(self, cell: NotebookNode) -> None:
+        """What the slide of a cell shows; below a title alone there is nothing."""
+        if cell.cell_type == "markdown":
+            shown = self._shown.render(EVIDENCE.sub("", cell.source))
+        else:
+            outputs = "".join(self._outputs(cell))
+            shown = _code(cell) + outputs
+            shown = f'<div class="cell">{shown}</div>' if shown else ""
+            for caption in re.findall(r"<figcaption.*?</figcaption>", outputs, re.S):
+                if self.instructor:
+                    self._say(PICTURE.format(escape(words_of(caption), quote=False)))
+        if shown.strip():
+            self._put(shown)
 
     def _outputs(self, cell: NotebookNode) -> Iterator[str]:
         for output in cell.outputs:
@@ -236,73 +226,105 @@ class Deck:
                     answer = "**Answer.** {answer}. {because}".format(**asked)
                     self._say(answer, self._usual_here(_guesses(asked)))
 
+    def _exercise(self, cell: NotebookNode) -> None:
+        facts = cell.metadata["tinylm"]
+        head = "Exercise: <code>{name}</code>".format(**facts)
+        about = "Difficulty {difficulty} of 5, about {minutes} minutes.".format(**facts)
+        self._begin("slide", look="exercise")
+        stub = pre(lines_of(stub_of(cell.source, facts["name"])))
+        self._put(f'<h3>{head}</h3><p class="about">{about}</p>{stub}')
+        known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
+        if self.instructor:
+            later = _plan_of(cell) > self.columns[-1][0].plan
+            self._say(
+                HOMEWORK.format(_plan_of(cell)) if later else "",
+                self._usual_here(known.faults if known else ()),
+            )
+        if known:
+            first, *others = map(inline, known.hints)
+            hints = f"<li>{first}</li>"
+            hints += "".join(f'<li class="fragment">{hint}</li>' for hint in others)
+            self._begin("subslide", look="hints")
+            self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
+        if self.instructor:
+            self._begin("subslide", look="solution")
+            solution = pre(lines_of(without_words(cell.source)))
+            self._put(f"<h3>Solution: <code>{facts['name']}</code></h3>{solution}")
+
+    def _usual_here(self, names: Iterable[str]) -> str:
+        """The usual answers that go by one of these names, for the first slide that knows it."""
+        known = set(map(str.casefold, names))
+        here = [answer for answer in self._usual if answer.names & known]
+        self._usual = [answer for answer in self._usual if answer not in here]
+        return "\n".join([f"**{NOTE[3]}**", *(answer.text for answer in here)]) if here else ""
+
+    def _say_plans(self) -> None:
+        """Says first how to jump and where each section begins, and in each section that a shorter
+        plan leaves out where that plan continues.
+        """
+        firsts = self._firsts()
+        places = [f"{first.section}: {number}" for number, first in firsts[1:]]
+        first_notes = self.columns[0][0].notes
+        first_notes[:0] = map(self._markdown.render, (JUMP, SECTIONS.format("; ".join(places))))
+        for place, (_, first) in enumerate(firsts):
+            kept = [found for found in firsts[place + 1 :] if found[1].plan < first.plan]
+            if kept:
+                number, there = kept[0]
+                says = SHORTER.format(first.plan, there.section, number)
+                first.notes.insert(0, self._markdown.render(says))
+
+    def _firsts(self) -> list[tuple[int, Slide]]:
+        """The title and the first slide of each section, each with the number of its column, which
+        G goes to.
+        """
+        firsts = [(number, column[0]) for number, column in enumerate(self.columns, 1)]
+        sections = ["-", *(slide.section for _, slide in firsts)]
+        return [
+            found
+            for before, found in zip(sections, firsts, strict=False)
+            if found[1].section != before
+        ]
+
+    def _move_help_to_the_end(self) -> None:
+        """Hints and solutions are for the second hour: they are a last column."""
+        help_slides = []
+        for column in self.columns:
+            help_slides += [slide for slide in column if slide.kind in HELP]
+            column[:] = [slide for slide in column if slide.kind not in HELP]
+        if help_slides:
+            self.columns.append(help_slides)
+
     def _slide(self, slide: Slide) -> str:
-        section = ""
-        if slide.section and slide.kind != "section":
-            section = f"<b>{escape(slide.section)}</b>"
-        lesson = f"{self.page.number} {escape(self.page.topic)}"
         notes = f'<aside class="notes">{"".join(slide.notes)}</aside>' if slide.notes else ""
-        anchor = f' id="{slide.anchor}"' if slide.anchor else ""
+        body = f'<div class="body">{"".join(slide.parts)}</div>'
+        if slide.kind == "title":
+            return f'<section class="leaf title">{body}{notes}</section>'
+        alone = "" if slide.parts else " alone"
         return (
-            f'<section{anchor} class="leaf {slide.kind}">'
-            f"<header><span>{lesson}</span>{section}</header>"
-            f'<div class="body">{"".join(slide.parts)}</div>'
-            f'<footer><span class="question">{escape(self.page.question)}</span>'
-            '<span class="page"></span></footer>'
-            f"{notes}</section>"
+            f'<section class="leaf written {slide.kind}{alone}"><div class="frame">'
+            f'<header><h2>{slide.title}</h2><span class="page"></span></header>'
+            f"{body}</div>{notes}</section>"
         )
 
 
-def lines_of(source: str) -> list[str]:
-    """The coloured lines of some code, without the remarks to our formatter."""
-    return colored(re.sub(r"  # fmt: skip$", "", source.strip("\n"), flags=re.M)).split("\n")
+def _code(cell: NotebookNode) -> str:
+    """The code that a slide shows: its essential lines, or all; none where something is drawn."""
+    hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
+    drawn = any(map(is_rich, cell.outputs))
+    if hidden or drawn or is_prediction(cell) or not cell.source.strip():
+        return ""
+    lines = lines_of(cell.source)
+    marked = cell.metadata["tinylm"].get("essential")
+    return folded(lines, marked) if marked else pre(lines)
 
 
-def pre(lines: Sequence[str]) -> str:
-    """Lines of code as HTML."""
-    spans = ""
-    for line in _squeezed(lines):
-        words = re.sub("<[^>]*>", "", line)
-        indent = len(words) - len(words.lstrip(" "))
-        style = f' style="--indent: {indent}ch"' if indent else ""
-        spans += f'<span class="line"{style}>{line}</span>'
-    return f'<pre class="code">{spans}</pre>'
+def _is_shown(token: dict[str, Any]) -> bool:
+    """Whether a block of a text is on a slide; a formula of its own is a paragraph of one."""
+    inside = {child["type"] for child in token.get("children", ()) or ()}
+    return token["type"] in SHOWN or (token["type"] == "paragraph" and inside <= MATH and inside)
 
 
-def folded(lines: Sequence[str], shown: Sequence[Sequence[int]], facts: str = "") -> str:
-    """Some of the lines as HTML, all of them behind a button."""
-    all_of_it = f"<details><summary>All {len(lines)} lines</summary>{pre(lines)}</details>"
-    return f'<div class="folded"{facts}>{pre(list(_essential(lines, shown)))}{all_of_it}</div>'
-
-
-def _squeezed(lines: Sequence[str]) -> list[str]:
-    """The lines with at most one blank line in a row, and none first."""
-    return [line for before, line in pairwise(["", *lines]) if before.strip() or line.strip()]
-
-
-def _essential(lines: Sequence[str], shown: Sequence[Sequence[int]]) -> Iterator[str]:
-    """The lines that are shown, and between them a button for those that are not."""
-    end = 0
-    for first, last in [*shown, (len(lines) + 1, len(lines))]:
-        if first > end + 1:
-            yield FOLDED.format(first - end - 1, "s" if first - end > 2 else "")
-        yield from lines[first - 1 : last]
-        end = last
-
-
-def _without_words(source: str) -> str:
-    """An exercise without its first comment and its docstrings, which were on the slide before."""
-    lines = source.split("\n")
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
-            says = node.body[0]
-            lines[says.lineno - 1 : says.end_lineno] = [None] * (says.end_lineno - says.lineno + 1)
-    return "\n".join(
-        line for line in lines if line is not None and not line.startswith("# Exercise ")
-    )
-
-
-def plan_of(cell: NotebookNode) -> int:
+def _plan_of(cell: NotebookNode) -> int:
     """The plan that a cell belongs to, in minutes."""
     return cell.metadata.get("tinylm", {}).get("plan", PLANS[0])
 
@@ -311,7 +333,3 @@ def _guesses(asked: dict[str, Any]) -> list[str]:
     """The answers to a prediction that it has a word for, as a note names them."""
     guesses = [asked["key"], *(wrong for wrong, _ in asked["feedback"])]
     return [f"{guess:g}" if isinstance(guess, float) else str(guess) for guess in guesses]
-
-
-def _defined(source: str, name: str) -> ast.FunctionDef | ast.ClassDef:
-    return next(node for node in ast.parse(source).body if getattr(node, "name", "") == name)

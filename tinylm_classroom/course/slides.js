@@ -1,7 +1,6 @@
 // Fits what a lesson says onto slides, and gives them their keys. Views are drawn by `drawView`.
 
-const LETTER_POINTS = 13, LEAST_PIXELS = 18, LARGEST = 1.5; // figures: points that are supposed, pixels of their text, growth
-const WRITTEN = { least: 26, largest: 3 }; // the same where a slide has a sentence and one thing
+const LETTER_POINTS = 13, LEAST_PIXELS = 26, LARGEST = 3; // figures: points that are supposed, pixels of their text, growth
 const LINES = 3; // for notes below a printed slide
 const TALL = 1.3; // width by height of a picture that has its caption at its side
 const BODY = 1152, LETTER = .604; // pixels of a line; the width of a letter of code, by its height
@@ -28,8 +27,7 @@ function unfold(details) {
   dialog.append(...details.childNodes);
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   const caption = details.closest("figure")?.querySelector("figcaption");
-  const place = details.matches(".source") ? details.closest(".leaf").querySelector("header") : (caption ?? details.parentElement);
-  place.append(button);
+  (caption ?? details.parentElement).append(button);
   details.replaceWith(dialog);
   button.addEventListener("click", () => dialog.showModal());
   for (const gap of find("[data-opens]", button.parentElement)) gap.addEventListener("click", () => dialog.showModal());
@@ -47,8 +45,7 @@ function answer(leaf, shown) {
 function legible(image, body) {
   const points = Number(image.dataset.points) || LETTER_POINTS;
   image.dataset.wide = image.width;
-  const least = body.closest(".written") ? WRITTEN.least : LEAST_PIXELS;
-  image.dataset.least = Math.min((least * 72) / (points * 96) * image.width + 1, body.clientWidth);
+  image.dataset.least = Math.min((LEAST_PIXELS * 72) / (points * 96) * image.width + 1, body.clientWidth);
   image.style.width = `${image.dataset.least}px`;
   image.closest("figure").classList.toggle("tall", image.naturalWidth < TALL * image.naturalHeight);
 }
@@ -59,7 +56,7 @@ function grow(leaf) {
   const free = () => lowest - Math.max(...[...body.children].map(bottom));
   if (images.length === 1) {
     const [image] = images, ratio = image.height / image.width;
-    image.style.width = `${Math.min(body.clientWidth, image.width + (free() - 1) / ratio, (leaf.matches(".written") ? WRITTEN.largest : LARGEST) * image.dataset.wide)}px`;
+    image.style.width = `${Math.min(body.clientWidth, image.width + (free() - 1) / ratio, LARGEST * image.dataset.wide)}px`;
   } else if (!leaf.querySelector("[data-view]")) {
     for (const size of ["large", "medium"]) {
       leaf.classList.add(size);
@@ -114,23 +111,15 @@ function flow(leaf) {
   if (rest) {
     const next = leaf.cloneNode(true);
     next.removeAttribute("id");
-    next.classList.remove("section", "title", "measured");
+    next.classList.remove("title", "measured");
     next.classList.add("continued");
     next.querySelector(".body").replaceWith(rest);
-    rest.firstElementChild?.classList.remove("fragment");
     leaf.after(next);
-    if (leaf.classList.contains("section")) next.querySelector("header").append(named(leaf));
   }
   narrow(leaf);
   grow(leaf);
   leaf.classList.remove("measured");
   if (rest) flow(leaf.nextElementSibling);
-}
-
-function named(leaf) {
-  const name = document.createElement("b");
-  name.textContent = leaf.querySelector("h2").textContent;
-  return name;
 }
 
 /** The size of type at which no line of the code on a slide wraps, and that for what it prints. */
@@ -144,7 +133,7 @@ function narrow(leaf) {
 function number() {
   find(".slides > section").forEach((column, h) => find(".leaf", column).forEach((leaf, v) => {
     leaf.dataset.number = `${h + 1}.${v + 1}`;
-    leaf.querySelector(".page").textContent = leaf.matches(".written:only-child") ? `${h + 1}` : leaf.dataset.number;
+    for (const page of find(".page", leaf)) page.textContent = leaf.matches(":only-child") ? `${h + 1}` : leaf.dataset.number;
   }));
 }
 

@@ -13,21 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
-from nbformat import NotebookNode
 
 from tinylm_lib.files import print_anything
 
 from ..folders import NOTEBOOKS, WORK
-from .cells import Page, built_lessons, page_of, write_page
+from .cells import built_lessons, page_of, write_page
 from .deck import Deck
 from .handout import handout
-from .lesson.written import edition
-from .written import WrittenDeck
-
-
-def deck_of(notebook: NotebookNode, page: Page, instructor: bool) -> Deck:
-    """The slides of a built lesson: as its source writes them, or as the build has cut them."""
-    return (WrittenDeck if edition(notebook) >= 3 else Deck)(notebook, page, instructor)
 
 
 def write_slides(
@@ -44,7 +36,7 @@ def write_slides(
     for number, path in built_lessons(notebooks, numbers).items():
         if not numbers or number in numbers:
             notebook = nbformat.read(path, as_version=4)
-            deck = deck_of(notebook, page_of(path, notebook), instructor)
+            deck = Deck(notebook, page_of(path, notebook), instructor)
             written.append(write_page(folder / f"{path.stem}{ending}.html", deck.html()))
     return written
 

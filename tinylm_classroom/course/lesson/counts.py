@@ -1,4 +1,4 @@
-"""What a lesson of the third edition asks of a reader, counted over the student's built copy, and
+"""What a lesson asks of a reader, counted over the student's built copy, and
 the limits that it keeps.
 
 Something to do is a prediction, an exercise and its check, a view, a control, or a cell with a line
@@ -43,11 +43,10 @@ LIMITS = {
     "predictions": (4, 7),
     "kilobytes": (0, 1500),
 }
-# What a lesson may have by its number: its patients, the student's own model, the first evening.
+# What a lesson may have by its number: the first evening, the patients.
 OTHER_LIMITS = {
     "00": {"cells": (0, 70)},
-    "19": {"cells": (0, 115)},
-    "20": {"exercises": (0, 9)},
+    "19": {"cells": (0, 95)},
 }
 CAVEAT = re.compile(
     r"\b(?:(?:does|do|did) not (?:show|prove|say|tell)|not shown|not tried|in this run|perhaps|"
@@ -103,21 +102,16 @@ def excesses(found: Mapping[str, int], number: str) -> list[str]:
     ]
 
 
-def third_edition(folder: Path) -> dict[str, NotebookNode]:
-    """The students' copies of the third edition in a folder, by name."""
-    read = {path.stem: nbformat.read(path, as_version=4) for path in sorted(folder.glob("*.ipynb"))}
-    return {
-        name: notebook
-        for name, notebook in read.items()
-        if notebook.cells[0].metadata.get("tinylm", {}).get("edition", 2) >= 3
-    }
+def copies(folder: Path) -> dict[str, NotebookNode]:
+    """The students' copies in a folder, by name."""
+    return {path.stem: nbformat.read(path, as_version=4) for path in sorted(folder.glob("*.ipynb"))}
 
 
 def table_of(folder: Path) -> str:
-    """The counts of the third edition: a line for each count, a column for each lesson, marked
+    """The counts of all lessons: a line for each count, a column for each lesson, marked
     where it is outside its limits; empty without such lessons.
     """
-    lessons = {name[:2]: counts(notebook) for name, notebook in third_edition(folder).items()}
+    lessons = {name[:2]: counts(notebook) for name, notebook in copies(folder).items()}
     if not lessons:
         return ""
     width = max(map(len, LIMITS))

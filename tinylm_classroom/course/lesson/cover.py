@@ -6,7 +6,7 @@ from itertools import islice
 
 from nbformat import NotebookNode
 
-from .cut import is_prediction
+from .slides import is_prediction
 
 
 def cover(notebook: NotebookNode) -> None:

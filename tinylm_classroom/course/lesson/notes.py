@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from .read import HEADING, UNTAUGHT, Cell
 
-NOTE = ("Say.", "Draw.", "Ask.", "Usual answers.", "Cut if short.")
-TRIED = "Tried."  # in the third edition: how the conclusions of a section were tried
+# the last: how the conclusions of the section were tried
+NOTE = ("Say.", "Draw.", "Ask.", "Usual answers.", "Cut if short.", "Tried.")
 ANSWER = re.compile(r"^- \*.+?\* \(([^)]*)\):.*", re.MULTILINE)
 BOARD = re.compile(r"^\*\*(?:Draw|Ask)\.\*\*(?! None\b)", re.MULTILINE)
 
@@ -50,19 +50,18 @@ def board_work(note: str) -> int:
 
 
 def note_problems(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
-    """Each section that is taught without a note in the form of its edition directly before it."""
-    form = (*NOTE, TRIED) if cells[0].meta.get("edition", 2) >= 3 else NOTE
+    """Each section that is taught without a note in that form directly before it."""
     for before, cell in itertools.pairwise(cells):
         heading = HEADING.match(cell.text) if cell.kind == "markdown" and not cell.tags else None
         if heading and heading[1] != UNTAUGHT:
             said: tuple[str, ...] = ()
             if "note" in before.tags:
                 said = tuple(re.findall(r"^\*\*(.+?)\*\*", before.text, re.MULTILINE))
-            if said != form:
+            if said != NOTE:
                 yield (
                     cell.line,
                     (
-                        f"a note with {', '.join(form)} must be directly before this section, "
+                        f"a note with {', '.join(NOTE)} must be directly before this section, "
                         f"not {said}"
                     ),
                 )

@@ -1,9 +1,8 @@
 """How long a lesson takes to teach, computed, and what of it fits into 50, 80 and 110 minutes.
 
-A section takes its words at a speaking pace and some minutes for each thing that is looked at; an
-exercise takes the minutes that its header states. Drawings and questions of the notes come on top;
-in the third edition they are among the minutes of their section, visible code takes twice as long,
-and exercises are homework or a longer session. All are estimates.
+A section takes its words at a speaking pace, some minutes for each thing that is looked at, and one
+for each drawing and question of its note; an exercise takes the minutes that its header states, as
+homework or in a longer session. All are estimates.
 """
 
 import ast
@@ -19,32 +18,27 @@ WORDS_PER_MINUTE = 130
 # the library's code.
 CALLS = {"predict": 2.0, "control": 2.0, "trace": 1.0, "show": 1.0}
 FIGURE = 1.0
-STEP = 0.5  # third edition: the same picture again, changed or grown
+STEP = 0.5  # the same picture again, changed or grown
 DRAWN = re.compile(r"(?:plt|looking|matching|(?:\w+_)?figures)\.\w+")
 VIEW = 2.0
-VIEWS = {2: re.compile(r"\w+_view"), 3: re.compile(r"\w+_view|watch|what_if")}
-CODE = {2: 0.25, 3: 0.5}  # by edition
+VIEWS = re.compile(r"\w+_view|watch|what_if")
+CODE = 0.5  # a visible cell
 PLUMBING = {"exercise", "check", "solution"}
 
 
 class Part(NamedTuple):
     """A section or an exercise of a lesson: its name, its minutes and the shortest plan that
     contains it.
-
-    board: how many drawings and questions the note of a section suggests.
     """
 
     name: str
     minutes: int
     plan: int
-    board: int = 0
     is_exercise: bool = False
 
 
 def parts(cells: Sequence[Cell]) -> list[Part]:
     """The sections of a lesson, each followed by its exercises, from the title on."""
-    edition = cells[0].meta.get("edition", 2)
-    homework = PLANS[edition >= 3]
     drawn: set[str] = set()
     found: list[Part] = []
     names = [""]
@@ -63,14 +57,11 @@ def parts(cells: Sequence[Cell]) -> list[Part]:
             (cell.meta["plan"] for cell in group if "plan" in cell.meta and not cell.tags),
             default=PLANS[0],
         )
-        minutes = sum(_minutes(cell, edition, drawn) for cell in group)
-        if edition >= 3:
-            minutes += board
-            board = 0
-        found.append(Part(name or "Title", max(1, round(minutes)), plan, board))
+        minutes = board + sum(_minutes(cell, drawn) for cell in group)
+        found.append(Part(name or "Title", max(1, round(minutes)), plan))
         for cell in group:
             if "exercise" in cell.tags:
-                own = max(plan, cell.meta.get("plan", homework))
+                own = max(plan, cell.meta.get("plan", PLANS[1]))
                 found.append(
                     Part(f"`{cell.meta['name']}`", cell.meta["minutes"], own, is_exercise=True)
                 )
@@ -96,11 +87,6 @@ def plan_table(taught: Sequence[Part]) -> str:
         )
     sums = plan_minutes(taught)
     lines.append(f"| **together** | {' | '.join(f'**{minutes}**' for minutes in sums.values())} |")
-    board = [sum(part.board for part in taught if part.plan <= plan) for plan in PLANS]
-    if any(board):
-        lines.append(
-            f"| on top, a minute for each *Draw* and *Ask* | {' | '.join(map(str, board))} |"
-        )
     long = [
         f"The plan for {plan} minutes is too long by {sums[plan] - plan}."
         for plan in PLANS
@@ -110,7 +96,7 @@ def plan_table(taught: Sequence[Part]) -> str:
     return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
 
 
-def _minutes(cell: Cell, edition: int, drawn: set[str]) -> float:
+def _minutes(cell: Cell, drawn: set[str]) -> float:
     if (
         cell.meta.get("slide") == "skip"
         or (cell.tags and cell.kind == "markdown")
@@ -126,11 +112,11 @@ def _minutes(cell: Cell, edition: int, drawn: set[str]) -> float:
     ]
     minutes = 0.0
     for name in called:
-        minutes += VIEW if VIEWS[edition].fullmatch(name[-1]) else CALLS.get(name[-1], 0.0)
+        minutes += VIEW if VIEWS.fullmatch(name[-1]) else CALLS.get(name[-1], 0.0)
     pictures = {".".join(name) for name in called if DRAWN.fullmatch(".".join(name))}
     if pictures:
         minutes += FIGURE if pictures - drawn else STEP
-        drawn |= pictures if edition >= 3 else set()
+        drawn |= pictures
     if "source-hidden" not in cell.tags:
-        minutes += CODE[edition]
+        minutes += CODE
     return minutes

@@ -3,10 +3,9 @@
     # %% [markdown] plan=80              a section that a class of 50 minutes leaves out;
                                          110: also one of 80
     # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2 plan=80
-    # %% [markdown] slide="say"          said, not shown: on a slide it is in the speaker's notes
-    # %% [markdown] edition=3            the title cell of a lesson in the third edition: its deck
-                                         is written, and it keeps to the limits of `counts`
-    # %% deck="Pink finds pink"          third edition: this cell is a slide with this title
+    # %% deck="Pink finds pink"          this cell is a slide with this title
+    # %% deck="..." slide="subslide"     a step of the slide before it
+    # %% slide="skip"                    takes none of the minutes of a class
     # %% evidence="heads-removed" tried="seeds"
                                          what each sentence marked [[heads-removed]] rests on, and
                                          how somebody tried to refute it: seeds, held-out or exact
@@ -73,11 +72,6 @@ class Lesson:
     number: str
     topic: str
     cells: tuple[Cell, ...]
-
-    @property
-    def edition(self) -> int:
-        """The edition that its title cell states; without a word the second."""
-        return self.cells[0].meta.get("edition", 2)
 
 
 def read_lesson(path: Path) -> Lesson:

@@ -16,6 +16,7 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from .claims import source_problems
 from .plans import Part, parts
 from .read import (
     END,
@@ -24,20 +25,17 @@ from .read import (
     PLANS,
     SOLUTION,
     SOLUTION_BLOCK,
-    SUMMARY,
     Cell,
     Lesson,
     essential,
-    last_heading,
     solved,
     stub,
 )
-from .third import third_edition_problems
 
 KEYS = {
     **dict.fromkeys(("tags", "rows"), list),
     **dict.fromkeys(("evidence", "tried", "deck", "name", "slide"), str),
-    **dict.fromkeys(("minutes", "difficulty", "plan", "edition"), int),
+    **dict.fromkeys(("minutes", "difficulty", "plan"), int),
 }
 TAGS = {
     "code": (
@@ -51,7 +49,7 @@ TAGS = {
     ),
     "markdown": ("solution", "note"),
 }
-SLIDES = ("slide", "subslide", "fragment", "skip", "say")
+SLIDES = ("subslide", "skip")
 TRIED = ("seeds", "held-out", "exact")
 BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
@@ -88,7 +86,7 @@ def check_rules(lesson: Lesson) -> None:
             [
                 *title_problems(lesson.cells[0].text, parts(lesson.cells)),
                 *claim_problems(lesson.cells),
-                *(third_edition_problems(lesson.cells) if lesson.edition >= 3 else ()),
+                *source_problems(lesson.cells),
             ]
         )
     if found:
@@ -160,17 +158,11 @@ def refutes(cell: Cell) -> bool:
 
 
 def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
-    """What claims something without a mark.
-
-    Each bullet of the summary claims, and each paragraph that says what a part is for.
-    """
+    """The paragraphs that say what a part is for, without a mark."""
     found = []
-    section = ""
     for cell in cells:
         for text in re.split(r"\n\n+|\n(?=- |## )", cell.text) if cell.kind == "markdown" else ():
-            section = last_heading(text, section)
-            claims = text.startswith("- ") if section == SUMMARY else CLAIM.search(_prose(text))
-            if claims and not EVIDENCE_MARK.search(text):
+            if CLAIM.search(_prose(text)) and not EVIDENCE_MARK.search(text):
                 found.append((cell.line, " ".join(text.split())[:160]))
     return found
 

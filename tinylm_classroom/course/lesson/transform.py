@@ -124,14 +124,10 @@ def _graded(cells: Iterable[Cell], role: str) -> Iterator[tuple[Cell, dict[str, 
 
 
 def _metadata(cell: Cell) -> dict[str, Any]:
-    slide = (
-        "notes"
-        if "note" in cell.tags or cell.meta.get("slide") == "say"
-        else cell.meta.get("slide")
-    )
+    slide = "notes" if "note" in cell.tags else cell.meta.get("slide")
     facts = {
         key: cell.meta[key]
-        for key in ("name", "difficulty", "minutes", "plan", "rows", "edition", "deck")
+        for key in ("name", "difficulty", "minutes", "plan", "rows", "deck")
         if key in cell.meta
     }
     parts = {

@@ -1,10 +1,10 @@
-"""What a lesson of the third edition asks of a reader is counted, and a lesson outside its limits is named."""
+"""What a lesson asks of a reader is counted, and a lesson outside its limits is named."""
 
 import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_classroom.course.lesson.counts import LIMITS, counts, excesses, table_of, third_edition
+from tinylm_classroom.course.lesson.counts import LIMITS, copies, counts, excesses, table_of
 from tinylm_classroom.folders import NOTEBOOKS
 from tinylm_classroom.views.base import MIME
 
@@ -23,7 +23,7 @@ def lesson() -> NotebookNode:
     view = {MIME: {"module": "attention", "data": {}}, "text/html": "<figure></figure>"}
     vote = {MIME: {"module": "predict", "data": ASKED}, "text/html": "<div></div>"}
     cells = [
-        v4.new_markdown_cell("# 05 Halves\n*Teaches* in about 9 minutes.", metadata={"tinylm": {"edition": 3}}),
+        v4.new_markdown_cell("# 05 Halves\n*Teaches* in about 9 minutes."),
         code("import math\n\nx = 1"),
         code("draw(x)", FIGURE, folded=True),
         code("predict()", vote, folded=True),
@@ -73,12 +73,13 @@ def test_a_count_outside_its_limits_is_named_with_them() -> None:
 
 def test_the_table_has_a_column_for_each_lesson_and_marks_what_is_outside(tmp_path) -> None:
     nbformat.write(lesson(), tmp_path / "05_halves.ipynb")
-    nbformat.write(v4.new_notebook(cells=[v4.new_markdown_cell("# 06 Old")]), tmp_path / "06_old.ipynb")
+    nbformat.write(v4.new_notebook(cells=[v4.new_markdown_cell("# 06 Empty")]), tmp_path / "06_empty.ipynb")
     lines = table_of(tmp_path).splitlines()
-    assert lines[0].split() == ["limit", "05"] and len(lines) == len(LIMITS) + 1
-    assert next(line for line in lines if "!" in line).split()[-1] == "2!"
+    assert lines[0].split() == ["limit", "05", "06"] and len(lines) == len(LIMITS) + 1
+    row = next(line for line in lines if line.startswith("visible asserts"))
+    assert row.split()[-2:] == ["2", "0"] and "!" in next(line for line in lines if line.startswith("pictures"))
 
 
-@pytest.mark.parametrize(("name", "notebook"), third_edition(NOTEBOOKS).items())
-def test_each_lesson_of_the_third_edition_keeps_its_limits(name: str, notebook: NotebookNode) -> None:
+@pytest.mark.parametrize(("name", "notebook"), copies(NOTEBOOKS).items())
+def test_each_lesson_keeps_its_limits(name: str, notebook: NotebookNode) -> None:
     assert excesses(counts(notebook), name[:2]) == [], table_of(NOTEBOOKS)

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import nbformat
-import pytest
 from nbformat import NotebookNode, v4
 
 from tinylm_classroom.course import lab, site, slides
 from tinylm_classroom.course.cells import page_of
+from tinylm_classroom.course.deck import Deck
 from tinylm_classroom.course.lesson import links
-from tinylm_classroom.course.lesson.cut import cut
+from tinylm_classroom.course.lesson.slides import mark
 
 TITLE = "# 05 Halves\n**What is half?**\n\n*Needs* nothing."
 
@@ -44,14 +44,12 @@ def test_the_line_is_written_once():
     assert notebook.cells[0].source.count("*Also*") == 1
 
 
-@pytest.mark.parametrize("edition", [2, 3])
-def test_pages_and_slides_do_not_repeat_it(edition):
+def test_pages_and_slides_do_not_repeat_it():
     notebook = titled()
-    notebook.cells[0].metadata["tinylm"] = {"edition": edition}
     page = page_of(Path("05_halves.ipynb"), notebook)
-    cut(notebook)
+    mark(notebook)
     assert "Also" not in site.render(notebook, page).content
-    assert "Also" not in re.sub("<script.*?</script>", "", slides.deck_of(notebook, page, True).html(), flags=re.S)
+    assert "Also" not in re.sub("<script.*?</script>", "", Deck(notebook, page, True).html(), flags=re.S)
 
 
 def test_a_copy_with_another_line_is_not_an_older_lesson(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
-"""The slide types of a lesson whose source writes its deck: each cell with a `deck` is a slide with
-that title, or a step of the slide before it, and no other cell is on one.
-
-In older lessons `cut` finds the slides.
+"""The slide types of a lesson: each cell with a `deck` is a slide with that title, or a step of the
+slide before it, and no other cell is on one.
 """
 
 import re
@@ -11,19 +9,23 @@ from nbformat import NotebookNode
 
 from ...views.base import MIME
 
-WRITTEN = 3  # the edition from which a deck is written
 SLIDES = (15, 30)  # of a lesson; steps count as the slide that they begin with
-
-
-def edition(notebook: NotebookNode) -> int:
-    """The edition that the title cell of a built lesson states."""
-    facts = notebook.cells[0].metadata.get("tinylm", {}) if notebook.cells else {}
-    return facts.get("edition", WRITTEN - 1)
 
 
 def title_of(cell: NotebookNode) -> str:
     """The title of the slide that a cell is; empty if it is none."""
     return cell.metadata.get("tinylm", {}).get("deck", "")
+
+
+def is_rich(output: NotebookNode) -> bool:
+    """Whether an output is a picture, a view, a trace or a card."""
+    return "text/html" in output.get("data", {})
+
+
+def is_prediction(cell: NotebookNode) -> bool:
+    """Whether a cell asks for a prediction."""
+    views = [output.get("data", {}).get(MIME) for output in cell.get("outputs", ())]
+    return any(view and view["module"] == "predict" for view in views)
 
 
 def mark(notebook: NotebookNode) -> None:

@@ -1,16 +1,16 @@
-"""The third edition: its rules, its lines to change, and its minutes."""
+"""A lesson's deck, its conclusions, its lines to change, and its minutes."""
 
 import pytest
 from nbformat import v4
 
+from tinylm_classroom.course.lesson.claims import source_problems
 from tinylm_classroom.course.lesson.execute import execute
-from tinylm_classroom.course.lesson.notes import NOTE, TRIED, board_work, note_problems
+from tinylm_classroom.course.lesson.notes import board_work
 from tinylm_classroom.course.lesson.plans import parts, plan_minutes
 from tinylm_classroom.course.lesson.read import Cell
-from tinylm_classroom.course.lesson.third import third_edition_problems
 from tinylm_classroom.course.lesson.tries import changed, problems, with_other_values
 
-TITLE = Cell(1, "markdown", "# 05 Halves", {"edition": 3})
+TITLE = Cell(1, "markdown", "# 05 Halves", {})
 CHECKED = Cell(9, "code", "assert 3 / 2 == 1.5", {"evidence": "half", "tried": "exact"})
 SEEN = Cell(12, "code", "assert 3 / 2 == 1.5", {"evidence": "seen"})
 
@@ -25,14 +25,14 @@ def summary(*bullets: str) -> list[Cell]:
 
 def test_a_conclusion_was_tried_or_says_in_this_run_and_only_one_may() -> None:
     fine = summary("Half of three. [[half]]", "It took three, in this run. [[seen]]")
-    assert not list(third_edition_problems(fine))
+    assert not list(source_problems(fine))
     for bullets, says in (
         (["It took three. [[seen]]"], "try to refute 'seen'"),
         (["A, in this run. [[seen]]", "B, in this run. [[seen]]"], "at most once"),
         (["Nothing."], "with one evidence"),
         (["Two. [[half]] [[seen]]"], "with one evidence"),
     ):
-        assert [says in found for _, found in third_edition_problems(summary(*bullets))] == [True]
+        assert [says in found for _, found in source_problems(summary(*bullets))] == [True]
 
 
 def test_a_slide_has_a_title_of_its_own_and_at_most_five_lines_of_code() -> None:
@@ -40,7 +40,7 @@ def test_a_slide_has_a_title_of_its_own_and_at_most_five_lines_of_code() -> None
     shown, folded = (Cell(30, "code", long, meta) for meta in ({"deck": "A"}, {"deck": "B", "tags": ["source-hidden"]}))
     essential = Cell(40, "code", "# ESSENTIAL\na = 1\n# END\n" + long, {"deck": "C"})
     again = Cell(50, "code", "a = 1", {"deck": "C"})
-    found = list(third_edition_problems([TITLE, shown, folded, essential, again]))
+    found = list(source_problems([TITLE, shown, folded, essential, again]))
     assert [line for line, _ in found] == [30, 50]
 
 
@@ -92,12 +92,3 @@ def test_minutes_have_the_board_and_half_a_minute_for_visible_code_and_exercises
     assert [(part.minutes, part.plan) for part in parts(lesson)] == [(1, 50), (2 + 2 + 1, 50), (6, 80)]
     assert plan_minutes(parts(lesson)) == {50: 6, 80: 12, 110: 12}
     assert board_work(asked) == 1
-    old = [Cell(1, "markdown", "# 05 Halves", {}), *lesson[1:]]
-    assert [(part.minutes, part.plan, part.board) for part in parts(old)] == [(1, 50, 0), (3, 50, 1), (6, 50, 0)]
-
-
-def test_its_notes_say_how_the_section_was_tried() -> None:
-    section = text("## 1. One\nWords.")
-    form = "\n\n".join(f"**{part}** x" for part in NOTE)
-    assert len(list(note_problems([TITLE, text(form, tags=["note"]), section]))) == 1
-    assert not list(note_problems([TITLE, text(f"{form}\n\n**{TRIED}** x", tags=["note"]), section]))

@@ -1,5 +1,5 @@
-"""What the third edition asks of a source besides the rules for all: its deck, its lines to change,
-and how its conclusions were tried.
+"""What a lesson's source must have besides its form: its deck, its lines to change, and how its
+conclusions were tried.
 """
 
 import re
@@ -12,8 +12,8 @@ DECK_LINES = 5
 IN_THIS_RUN = "in this run"
 
 
-def third_edition_problems(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
-    """What the third edition asks of a deck, of lines to change and of what is concluded."""
+def source_problems(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
+    """What is wrong with the deck, the lines to change and the conclusions."""
     titles: list[str] = []
     for cell in cells:
         if "deck" in cell.meta:

@@ -1,16 +1,13 @@
-"""Written decks: which cells are slides, what of a cell is on one, where a note is read, and what is missing."""
+"""Decks: which cells are slides, what of a cell is on one, where a note is read, and what is missing."""
 
 import re
 from pathlib import Path
 
-import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_classroom.course import slides
 from tinylm_classroom.course.cells import page_of, words_of
 from tinylm_classroom.course.deck import Deck
-from tinylm_classroom.course.lesson.written import deck_problems, edition, mark
-from tinylm_classroom.course.written import WrittenDeck
+from tinylm_classroom.course.lesson.slides import deck_problems, mark
 from tinylm_classroom.views.base import MIME
 from tinylm_classroom.views.predict import predict
 
@@ -69,8 +66,8 @@ def exercise(deck: str) -> NotebookNode:
 
 
 def lesson(*cells: NotebookNode) -> NotebookNode:
-    """A notebook of the third edition whose slides are marked."""
-    title = v4.new_markdown_cell(TITLE, metadata={"tinylm": {"edition": 3, "deck": "the question"}})
+    """A notebook whose slides are marked."""
+    title = v4.new_markdown_cell(TITLE, metadata={"tinylm": {"deck": "the question"}})
     notebook = v4.new_notebook(cells=[title, *cells])
     mark(notebook)
     return notebook
@@ -78,7 +75,7 @@ def lesson(*cells: NotebookNode) -> NotebookNode:
 
 def deck(*cells: NotebookNode, instructor: bool = False) -> Deck:
     notebook = lesson(*cells)
-    return slides.deck_of(notebook, page_of(Path("03_halves.ipynb"), notebook), instructor)
+    return Deck(notebook, page_of(Path("03_halves.ipynb"), notebook), instructor)
 
 
 def titles(made: Deck) -> list[list[str]]:
@@ -94,7 +91,7 @@ def shown(made: Deck) -> list[str]:
 def test_only_the_cells_with_a_title_are_slides_in_their_order_and_steps_are_below():
     cells = (text("## 1. One\nWords.", "It is so"), text("Words."), code("print(1)", "One", printed="1"))
     made = deck(*cells, code("print(2)", "And `two`", printed="2", slideshow={"slide_type": "subslide"}))
-    assert isinstance(made, WrittenDeck) and titles(made) == [["It is so"], ["One", "And two"]]
+    assert titles(made) == [["It is so"], ["One", "And two"]]
     assert words_of("".join(made.columns[0][0].parts)) == "03 Halves What is half?"
 
 
@@ -103,7 +100,6 @@ def test_the_stored_slide_types_are_those_of_the_deck():
     cells += [code("x", "Three", slideshow={"slide_type": "subslide"}), code("x", slideshow={"slide_type": "slide"})]
     kinds = [cell.metadata["slideshow"]["slide_type"] for cell in lesson(*cells).cells]
     assert kinds == ["slide", "slide", "skip", "notes", "slide", "subslide", "skip"]
-    assert edition(lesson()) == 3 and edition(v4.new_notebook(cells=[text(TITLE)])) == edition(v4.new_notebook()) == 2
 
 
 def test_of_a_text_only_formulas_quotations_lists_and_tables_are_shown():
@@ -222,9 +218,3 @@ def test_what_a_deck_lacks_is_said():
     assert list(deck_problems(lesson(*full, folded, marked))) == []
     steps = [code("x", f"Step {i}", slideshow={"slide_type": "subslide"}) for i in range(30)]
     assert list(deck_problems(lesson(*full, *steps))) == []
-
-
-@pytest.mark.parametrize("instructor", [False, True])
-def test_nothing_is_fetched(instructor):
-    with pytest.raises(ValueError, match=r"03_halves\.html: a page fetches nothing"):
-        deck(code("x", "Seen", '<img src="https://x.org/a.png">'), instructor=instructor).html()
