@@ -99,7 +99,7 @@ def roof(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float,
                 size=_WORD,
             )
         ax.set_ylim(bottom, 3 * peak / 1e9)
-        ax.set_title("One token is far below the peak, many at once come nearer", size=_TITLE)
+        ax.set_title("One token is far below the peak, many come nearer", size=_TITLE)
         ax.set_ylabel("billion FLOPs per second", size=_LABEL)
     display(
         figure,
@@ -287,7 +287,7 @@ def tiles(weights: Tensor, size: int = 6) -> None:
 def changes(faster: Mapping[str, Mapping[str, float]]) -> None:
     """Shows how many times as fast each change makes each model: {change: {model: times}}."""
     models = [*next(iter(faster.values()))]
-    title = "A change helps only as far as it moves the limit"
+    title = "A change must move the limit to help"
     with axes(title, "", "", (11, 1.6 + 1.2 * len(faster))) as (figure, ax):
         for row, times in enumerate(faster.values()):
             for i, (model, hue) in enumerate(zip(models, SERIES, strict=False)):
