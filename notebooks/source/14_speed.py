@@ -380,11 +380,10 @@ print("measured:", measured(1e6 * token_time, "µs", 10, 1e6))
 sizes = {"vocab_size": 345, "n_heads": 4, "n_layers": 3, "max_seq_len": 128}
 tiny = TransformerLM(preset("modern", **sizes, d_model=8)).eval()
 both = {"128 features": writer, "8 features": tiny}
-steps = [speed.next_token(each, 1, n_kept) for each in both.values()]
-times = [seconds(each, rounds=50) for each in steps]
+times = [seconds(speed.next_token(each, 1, n_kept), 50) for each in both.values()]
+left = times[1] / times[0]
 
 # %% tags=["source-hidden"] deck="60 times fewer weights: how much of the time is left?"
-left = times[1] / times[0]
 predict(
     "The same three blocks with 8 features instead of 128: 60 times fewer weights. How much of the time of a token is left?",
     key=lambda: "more than 2/3" if left > 2 / 3 else "about half" if left > 1 / 4 else "about 1/60",
@@ -534,7 +533,7 @@ for seed in SEEDS:
 
 # %% slide="skip"
 def table_and_tiles(n_tokens):
-    """Seconds of causal attention with four heads: with the whole table, and in tiles."""
+    """Seconds of causal attention, four heads: with the whole table, and in tiles."""
     qkv = torch.randn(3, 1, 4, n_tokens, 32)
     ways = "table", "tiles"
     return [seconds(lambda way=way: speed.attention(qkv, way)) for way in ways]
@@ -573,7 +572,7 @@ for way, spent_on in zip(("table", "tiles"), table_and_tiles(n_tokens), strict=T
 memory_view({"ours": writer.config})
 
 # %% [markdown]
-# In bf16 the weights take half of the bytes, and most are in the feed-forward. Can a weight take 1 byte instead of 4? This is **quantization**. One byte (`torch.int8`) has the whole numbers from -128 to 127. So choose the **step** so that the largest weight is exactly 127 steps, and round each weight to the nearest whole number of them. (With 4 bits the largest is 7 steps.)
+# In bf16 the weights take half of the bytes, and most are in the feed-forward. Can a weight take 1 byte instead of 4? This is **quantization**. One byte (`torch.int8`) has the whole numbers from -128 to 127. So choose the **step** so that the largest weight is exactly 127 steps, and round each weight to the nearest whole number of steps. (With 4 bits the largest is 7 steps.)
 
 # %% deck="Each weight becomes a whole number of steps"
 weight_row = torch.tensor([0.100, -0.021, 0.254, -0.0005])
@@ -665,10 +664,8 @@ assert abs(losses[1] - losses[0]) < 0.01
 for seed in (1_000_015, 1_000_016):
     batches_of = held_out(seed, 30)
     plain, rounded = (evaluate(each, batches_of).nats_per_token for each in (writer, in_8_bits))
-    kinds = ((8, 1), (4, 0), (4, 1), (3, 0), (2, 0))
-    more = [speed.loss_with_errors(writer, batches_of, *each) - plain for each in kinds]
-    assert max(abs(rounded - plain), abs(more[0]), abs(more[1]) / 6) < 0.01 and more[2] > 0.15
-    assert more[3] < 0.5 and more[4] > 2
+    more = [speed.loss_with_errors(writer, batches_of, *of) - plain for of in ((8, 1), (4, 0), (4, 1), (3, 0), (2, 0))]
+    assert max(abs(rounded - plain), abs(more[0]), abs(more[1]) / 6) < 0.01 < 0.15 < more[2] and more[3] < 0.5 < more[4]
 
 # %% [markdown]
 # A little more than a quarter of the bytes (scales and gains take 4 bytes each), and the loss moved by less than a hundredth of a nat. [[eight-bits]] Only *weights* are kept in 8 bits, and only for inference: in training, an update smaller than half a step would change nothing.
@@ -760,7 +757,7 @@ changes = ["8 bits"]  # try ["stacked", "8 bits"], ["stacked"] and []
 texts_at_once = 1  # try 4 and 64
 # END
 for each in changes:
-    changed = {"stacked": speed.stacked, "8 bits": quantization.quantize_model}[each](changed)
+    changed = speed.CHANGES[each](changed)
 before, after = speed.best_in_turns(price, [(mine,), (changed, texts_at_once)])
 print("your model:", measured(before / after, "times as fast", 0.01, 1000))
 

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tinylm_lib.cache import KVCache
 from tinylm_lib.layers import Linear
 from tinylm_lib.model import TransformerLM
-from tinylm_lib.quantization import Int8Weight
+from tinylm_lib.quantization import Int8Weight, quantize_model
 from tinylm_lib.training.evaluation import evaluate
 
 PARTS = ("data", "forward", "backward", "clip", "optimizer")
@@ -206,6 +206,9 @@ def stacked(model: TransformerLM) -> TransformerLM:
     for each in model.blocks:
         each.attention = Stacked(each.attention)
     return model.eval()
+
+
+CHANGES = {"stacked": stacked, "8 bits": quantize_model}
 
 
 def best_in_turns(
