@@ -19,13 +19,16 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib.cache import KVCache
+from tinylm_lib.layers import Linear
 from tinylm_lib.model import TransformerLM
+from tinylm_lib.quantization import Int8Weight, quantize_model
 from tinylm_lib.training.evaluation import evaluate
 
 PARTS = ("data", "forward", "backward", "clip", "optimizer")
 GROUPS = ("matrix products", "attention", "optimizer", "everything else")
 PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
 MAPS = ("aten::linear", "aten::matmul")
+KERNELS = {"table": SDPBackend.MATH, "tiles": SDPBackend.FLASH_ATTENTION}
 ABOVE = 1.15  # roofs: what no large work may reach
 ROUNDS = 6
 
@@ -85,12 +88,15 @@ def by_both_kernels(qkv: Tensor) -> tuple[Tensor, Tensor]:
     """Causal attention of q, k and v (3, B, H, T, D) with the whole table and in tiles, (B, H, T,
     D) each.
     """
-    kernels = (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION)
-    results = []
-    for kernel in kernels:
-        with sdpa_kernel(kernel):
-            results.append(scaled_dot_product_attention(*qkv, is_causal=True))
-    return results[0], results[1]
+    return attention(qkv, "table"), attention(qkv, "tiles")
+
+
+def attention(qkv: Tensor, way: str) -> Tensor:
+    """Causal attention of q, k and v (3, B, H, T, D) with the whole "table" or in "tiles", (B, H,
+    T, D).
+    """
+    with sdpa_kernel(KERNELS[way]):
+        return scaled_dot_product_attention(*qkv, is_causal=True)
 
 
 def intensity_in_bf16(tokens: int, width: int) -> float:
@@ -166,6 +172,43 @@ def under_a_roof(
         if n_rounds > 1 and max(roofs, default=0) <= ABOVE:
             break
     return peak, bandwidth, best
+
+
+class Stacked(nn.Module):
+    """Attention with one map for q, k and v."""
+
+    def __init__(self, old: Any):
+        super().__init__()
+        self.old, self.rotation = old, old.rotation
+        maps = [old.q_proj.weight, old.k_proj.weight, old.v_proj.weight]
+        self.qkv = Linear(maps[0].shape[1], sum(map(len, maps)))
+        self.qkv.weight.data = torch.cat(maps).detach()  # (3*C, C)
+
+    def forward(self, x: Tensor, at: Any, extend: Any = None) -> Tensor:
+        """x (B, T, C). Returns (B, T, C)."""
+        old = self.old
+        q, k, v = (old.split(each) for each in self.qkv(x).chunk(3, dim=-1))
+        q, k = old.rotation(old.q_norm(q), at), old.rotation(old.k_norm(k), at)
+        return old.o_proj(old.mix(q, *extend(k, v)))
+
+
+def stacked(model: TransformerLM) -> TransformerLM:
+    """A copy for inference, in which one map makes q, k and v of each layer.
+
+    Raises ValueError for weights in 8 bits.
+    """
+    if any(isinstance(each, Int8Weight) for each in model.modules()):
+        raise ValueError(
+            "the weights are in 8 bits and cannot be stacked any more; stack first, then quantize: "
+            '["stacked", "8 bits"]'
+        )
+    model = deepcopy(model)
+    for each in model.blocks:
+        each.attention = Stacked(each.attention)
+    return model.eval()
+
+
+CHANGES = {"stacked": stacked, "8 bits": quantize_model}
 
 
 def best_in_turns(

@@ -36,7 +36,7 @@ def timeline(operations: Sequence[Operation]) -> None:
                 ax.barh(line, stop - start, left=start, height=0.62, color=color, ec="white", lw=1)
         ax.set(xlim=(0, row), ylim=(_ROWS - 0.45, -0.85))
         ax.set_title("One token: many short operations, few products", size=_TITLE)
-        ax.set_xlabel("microseconds; the rows follow each other", size=_LABEL)
+        ax.set_xlabel("microseconds, with the profiler; the rows follow each other", size=_LABEL)
         ax.set_ylabel("row", size=_LABEL)
         ax.set_yticks(range(_ROWS), range(1, _ROWS + 1), size=_WORD)
         ax.tick_params(labelsize=_WORD)
@@ -58,8 +58,9 @@ def timeline(operations: Sequence[Operation]) -> None:
             "each operation, short ones in two colours, with white gaps between them."
         ),
         caption=(
-            "What PyTorch does for one token, recorded by a profiler. In the gaps Python prepares "
-            "the next call."
+            "What PyTorch does for one token, recorded by a profiler, which makes everything about "
+            "twice as slow. Read the number and the order of the boxes, not the microseconds: in "
+            "the gaps Python and the profiler work."
         ),
         table={
             "": ["products and attention", "everything else", "gaps"],
@@ -88,17 +89,17 @@ def roof(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float,
         bottom = min(rate for _, rate in drawn.values()) / 6e9
         _roof_lines(ax, peak / 1e9, bandwidth / 1e9, (0.01, 1000), bottom)
         for name, (intensity, rate) in drawn.items():
-            adds = "add" in name
+            adds = "+" in name
             ax.plot(intensity, rate / 1e9, "o", markersize=14, color=SERIES[2 if adds else 1])
             ax.annotate(
-                name.partition(" at")[0].removesuffix(" added"),
+                name.partition(" at")[0],
                 (intensity, rate / 1e9),
                 (11, -24),
                 textcoords="offset points",
                 size=_WORD,
             )
         ax.set_ylim(bottom, 3 * peak / 1e9)
-        ax.set_title("More tokens at once climb towards the roof", size=_TITLE)
+        ax.set_title("One token is far below the peak, many come nearer", size=_TITLE)
         ax.set_ylabel("billion FLOPs per second", size=_LABEL)
     display(
         figure,
@@ -109,7 +110,8 @@ def roof(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float,
         ),
         caption=(
             "The line is the most that the measured bandwidth and peak allow; the points are "
-            "measured work, a linear map of 4096 features for so many tokens at once."
+            "measured work, a linear map of 4096 features for so many tokens at once. The line is "
+            "what is possible: work can be well below it."
         ),
         table={
             "work": list(drawn),
@@ -199,7 +201,7 @@ def update(spent: Mapping[str, float], best: Mapping[str, float]) -> None:
         ax.text(
             1000 * sum(best.values()) + 12 * total,
             0,
-            f"measured: {times:.1f} times as long",
+            f"{1 / times:.0%} of the measured time",
             size=_INSIDE,
             weight="bold",
             va="center",
@@ -275,8 +277,8 @@ def tiles(weights: Tensor, size: int = 6) -> None:
             "diagonal are numbered, those above it are skipped."
         ),
         caption=(
-            "Only one tile at a time has to be in the cache. The tiles above the diagonal are "
-            "masked whole, so nobody computes them."
+            "Only one tile at a time has to be in the processor's small fast memory. The tiles "
+            "above the diagonal are completely masked, so nobody computes them."
         ),
         table={"tiles": ["computed", "skipped"], "how many": [len(order), n * n - len(order)]},
     )
@@ -285,12 +287,20 @@ def tiles(weights: Tensor, size: int = 6) -> None:
 def changes(faster: Mapping[str, Mapping[str, float]]) -> None:
     """Shows how many times as fast each change makes each model: {change: {model: times}}."""
     models = [*next(iter(faster.values()))]
-    title = "A change helps where it moves the limit"
+    title = "A change must move the limit to help"
     with axes(title, "", "", (11, 1.6 + 1.2 * len(faster))) as (figure, ax):
         for row, times in enumerate(faster.values()):
             for i, (model, hue) in enumerate(zip(models, SERIES, strict=False)):
                 y = row + 0.2 - 0.4 * i
-                ax.plot([1, times[model]], [y, y], "-", color=hue, linewidth=9, alpha=0.5)
+                ax.plot(
+                    [1, times[model]],
+                    [y, y],
+                    "-",
+                    color=hue,
+                    linewidth=9,
+                    alpha=0.5,
+                    solid_capstyle="butt",
+                )
                 ax.plot(times[model], y, "o", color=hue, markersize=17)
                 _beside(ax, times[model], y, hue)
         ax.axvline(1, color=INK, linewidth=2.5)
@@ -302,7 +312,7 @@ def changes(faster: Mapping[str, Mapping[str, float]]) -> None:
         ax.minorticks_off()
         ax.set_ylim(-0.6, len(faster) + 0.05)
         ax.set_yticks(range(len(faster)), faster, size=_WORD)
-        for model, hue, x in zip(models, SERIES, (0.02, 0.5), strict=False):
+        for model, hue, x in zip(models, SERIES, (0.02, 0.14), strict=False):
             ax.text(
                 x,
                 0.94,
@@ -339,7 +349,7 @@ def _beside(ax: Axes, times: float, y: float, hue: str) -> None:
     """Writes how many times as fast next to its point, away from the line of 1."""
     slower = times < 1
     ax.annotate(
-        f"{times:.2g} x",
+        f"{times:.1f} x" if times < 10 else f"{times:.0f} x",
         (times, y),
         (-16 if slower else 16, 0),
         textcoords="offset points",

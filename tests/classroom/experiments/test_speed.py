@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tinylm_classroom.experiments import speed
-from tinylm_lib import TrainConfig, TransformerLM, cost, preset
+from tinylm_lib import TrainConfig, TransformerLM, cost, preset, quantization
 from tinylm_lib.training import build_optimizer
 
 
@@ -85,3 +85,13 @@ def test_prices_are_measured_in_turns():
 
     assert speed.best_in_turns(price, [("a",), ("b", 10)], turns=2) == [1.0, 20.0]
     assert asked == ["a", "b", "a", "b"]
+
+
+def test_stacked_maps_give_the_same_logits_with_fewer_calls_and_can_be_quantized(model):
+    steps = [speed.next_token(each, n_kept=7) for each in (model, speed.stacked(model))]
+    torch.testing.assert_close(steps[0](), steps[1](), atol=1e-4, rtol=1e-4)
+    before, after = (len(speed.operations(step, rounds=1)) for step in steps)
+    assert after == before - model.config.n_layers
+    speed.next_token(quantization.quantize_model(speed.stacked(model)), n_kept=7)()
+    with pytest.raises(ValueError, match="stack first"):
+        speed.stacked(quantization.quantize_model(model))

@@ -25,7 +25,7 @@ def test_an_operation_that_ends_in_the_next_row_is_two_boxes(shown):
 
 
 def test_work_is_drawn_at_its_intensity_and_speed(shown):
-    speed.roof(1e11, 1e10, {"1 at once": (2e9, 4e9, 0.5), "20 million added": (2e7, 1.6e8, 0.02)})
+    speed.roof(1e11, 1e10, {"1 at once": (2e9, 4e9, 0.5), "x + 1": (2e7, 1.6e8, 0.02)})
     figure, facts = shown[0]
     points = [(line.get_xdata()[0], line.get_ydata()[0]) for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert points == [(0.5, 4.0), (0.125, 1.0)]
@@ -47,7 +47,7 @@ def test_an_update_says_how_many_times_as_long_it_takes(shown):
     speed.update(spent, {"forward": 0.01, "backward": 0.02})
     figure, facts = shown[0]
     said = [text.get_text() for text in figure.axes[0].texts]
-    assert said == ["measured: 2.7 times as long", "forward", "backward", "optimizer"]
+    assert said == ["37% of the measured time", "forward", "backward", "optimizer"]
     assert facts["table"]["part"][-1] == "all"
 
 
