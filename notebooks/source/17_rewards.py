@@ -353,7 +353,7 @@ assert abs(means["0 and 1"][0] - means["0 and 1"][1]) < 0.06 and abs(means["1 an
 assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 and 1"][1])
 
 # %% [markdown]
-# With 0 and 1 the runs end alike. Without a baseline, 1 and 2 teach nothing on average, and with 10 and 11 no run gets better than the start: *every* story is pushed up, right or wrong, and the difference drowns in noise, as with the coin. [[needs-baseline]] So a baseline matters when wrong stories are rewarded, too. (On mathematics, too, training on one's own successes competes with GRPO: [Xiong et al. 2025](https://arxiv.org/abs/2504.11343).)
+# With 0 and 1 the runs end alike. Without a baseline, 1 and 2 teach nothing on average, and with 10 and 11 no run gets better than the start: *every* story is pushed up, right or wrong, and the difference drowns in noise, as with the coin. [[needs-baseline]] So a baseline matters when wrong stories are rewarded, too. (On mathematics, too, such imitation competes with GRPO: [Xiong et al. 2025](https://arxiv.org/abs/2504.11343).)
 
 # %% [markdown] tags=["note"]
 # **Say.** The reward went up. Now be the one who is not convinced. What else could have happened, other than that it learned to tell stories correctly?
@@ -415,7 +415,7 @@ predict(
     because="They were rewarded for possible stories, and a story without an owner is easier.",
 )
 
-# %% deck="On the language's own stories it knows no better who has what"
+# %%
 n_updates = 16  # try 40
 measured = [run for _, run in recorded.runs[0.0, True, 0.0, n_updates]]
 print(f"right owners: before {recorded.start.owners_right:.2f},", end=" ")
@@ -668,7 +668,7 @@ print(f"chosen gained 1, rejected as before: loss {pair_loss(1, 0):.3f}")
 print(f"lost {lost:g} and {2 * lost:g}: loss {pair_loss(-lost, -2 * lost):.3f}")
 
 # %% [markdown]
-# Does training go there? The start writes two stories to the same beginning, one possible and one not; the possible one is *chosen*. Recorded runs learned from several hundred such pairs:
+# Does training go there? The start writes two stories to the same beginning, one possible and one not; the possible one is *chosen*. Recorded runs learned from several hundred pairs:
 
 # %% tags=["source-hidden"] deck="DPO raises a margin, and both stories of a pair become less likely"
 figures.margins({"DPO": recorded.pairs[0.0], "DPO + chosen": recorded.pairs[1.0]}, recorded.start.kinds)
@@ -680,7 +680,7 @@ for _, _, middle, *_, end in recorded.pairs[0.0]:
     assert judging.part_possible(middle.kinds) > max(judging.part_possible(end.kinds) + 0.15, before + 0.2)
 
 # %% [markdown]
-# After 40 steps the models rank more than two thirds of the new pairs right, and more stories are possible, although both stories of a pair have become less likely. From there on the ranking stays, both lose much more, and fewer stories are possible. The loss does not ask where the probability goes: **a margin is not a probability**. [[margin]] ([Razin et al. 2024](https://arxiv.org/abs/2410.08847): *likelihood displacement*.) With lesson 11's loss of the chosen story added (green), it loses less, and the stories stay possible.
+# After 40 steps the models rank more than two thirds of new pairs right, and more stories are possible, although both stories have become less likely. From there on the ranking stays, both lose much more, and fewer stories are possible. The loss does not ask where the probability goes: **a margin is not a probability**. [[margin]] ([Razin et al. 2024](https://arxiv.org/abs/2410.08847): *likelihood displacement*.) With lesson 11's loss of the chosen story added (green), it loses less, and the stories stay possible.
 
 # %% [markdown] tags=["note"]
 # **Say.** Two sentences for the way home: if you can judge, you can teach. And what you reward is what you get.
