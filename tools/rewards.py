@@ -27,7 +27,8 @@ HEAD = """# Made by tools/rewards.py.
 # kinds: stories, and possible ones, without gift and owner sentence, with the owner sentence, with
 # a gift, with both. numbers: nats per story from the start, per token from the language, owners
 # right, nats of owners, owners. looks: step, new pairs ranked right, pairs, change of the chosen
-# and the rejected in nats, kinds. found: as asked, possible, begins with a name.
+# and the rejected in nats, kinds. found: as asked, possible, begins with a name. coin: the judge is
+# a coin.
 """
 # what is added to the rewards, whether there is a baseline, beta, updates, seeds
 SETTINGS = (
@@ -40,6 +41,7 @@ SETTINGS = (
     (0.0, True, 0.1, 40, range(3)),
     (0.0, True, 0.3, 40, range(3)),
 )
+COIN = 0.35  # chance of a 1
 PAIR_SEEDS = range(3)
 ANCHORS = (0.0, 1.0)
 N_TRAINED = 176  # beginnings with 16 stories each
@@ -66,6 +68,16 @@ def runs() -> Made:
             verdicts = list(learning)
             found = judging.portrait(model.eval(), start, tokenizer, judging.held_out())
             yield options | {"seed": seed, "verdicts": verdicts} | seen(found)
+
+
+def coin() -> Made:
+    """A coin as judge, sixteen updates."""
+    start, tokenizer = shipped()
+    for seed in range(3):
+        model = copy.deepcopy(start)
+        _ = list(judging.learning(model, start, tokenizer, seed, 16, chance=COIN))
+        found = judging.portrait(model.eval(), start, tokenizer, judging.held_out())
+        yield {"chance": COIN, "seed": seed} | seen(found)
 
 
 def pairs() -> Made:
@@ -110,6 +122,7 @@ def gamed() -> Made:
 PARTS: dict[str, Callable[[], Made]] = {
     "start": start_of_all,
     "runs": runs,
+    "coin": coin,
     "pairs": pairs,
     "examples": examples,
     "gamed": gamed,

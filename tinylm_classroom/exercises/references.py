@@ -34,7 +34,7 @@ def kl_penalty(
         "no exponential": lambda: log_ratio - log_ratio - 1 + log_ratio,
         "ratio alone": lambda: ratio,
         "ratio minus one": lambda: ratio - 1,
-        "ratio of logarithms": lambda: reference_log_probs / log_probs - log_ratio - 1,
+        "ratio of logarithms": lambda: _of_ratio(reference_log_probs / log_probs),
         "difference of probabilities": lambda: (
             reference_log_probs.exp() - log_probs.exp() - log_ratio - 1
         ),
@@ -43,6 +43,10 @@ def kl_penalty(
     counted = counted_tokens(mask, on)
     found = reduced(each.where(counted, 0.0), counted, on)
     return -found if "wrong sign" in on else found
+
+
+def _of_ratio(r: Tensor) -> Tensor:
+    return r - r.log() - 1
 
 
 def _pair(
@@ -72,9 +76,9 @@ KL_PENALTY = Exercise(
             lambda g: _pair([[0.5, 0.25]], [[0.5, 0.25]], [[1, 1]]),
         ),
         Probe(
-            "for r = 0.5 a token has 0.5 - log 0.5 - 1", lambda g: _pair([[0.5]], [[0.25]], [[1]])
+            "for r = 0.5 a token has 0.5 - log 0.5 - 1", lambda g: _pair([[0.8]], [[0.4]], [[1]])
         ),
-        Probe("for r = 2 a token has 2 - log 2 - 1", lambda g: _pair([[0.25]], [[0.5]], [[1]])),
+        Probe("for r = 2 a token has 2 - log 2 - 1", lambda g: _pair([[0.4]], [[0.8]], [[1]])),
         Probe("r may be far from 1", lambda g: _pair([[0.9, 0.05]], [[0.01, 0.8]], [[1, 1]])),
         Probe("only written tokens count", lambda g: _two([0, 1, 1], [0, 1, 1])),
         Probe("every written token counts the same", lambda g: _two([0, 1, 1], [0, 1, 0])),
@@ -114,6 +118,7 @@ def dpo_loss(
         "only the rejected": lambda: -bad,
         "sum of both": lambda: good + bad,
         "ratios": lambda: good.exp() - bad.exp(),
+        "ratio of logarithms": lambda: (chosen / ref_chosen).log() - (rejected / ref_rejected).log(),
         "beta on the chosen alone": lambda: good - bad / beta,
     })  # fmt: skip
     inside = chosen_of(on, beta, {

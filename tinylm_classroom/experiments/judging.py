@@ -131,6 +131,15 @@ def part_with(kinds: Kinds, which: int) -> float:
     return some / sum(each.n for each in kinds.values())
 
 
+def how_often(before_and_after: Sequence[Kinds]) -> dict[str, str]:
+    """How many stories have a gift, and how many an owner sentence: before and after each run."""
+    found = {}
+    for which, what in enumerate(("a gift", "an owner sentence")):
+        first, *others = (f"{part_with(kinds, which):.0%}" for kinds in before_and_after)
+        found[f"Stories with {what}"] = f"before {first}, after the runs {', '.join(others)}"
+    return found
+
+
 def mixed(often: Kinds, careful: Kinds) -> float:
     """The fraction of possible stories of a model that writes each kind as often as one model, and
     gets it right as often as another; kinds that this one never writes count as those of the first.
@@ -212,6 +221,16 @@ class Judge(NamedTuple):
         return possible(self.tokenizer.decode(ids[1:])) + self.added
 
 
+class Coin(NamedTuple):
+    """A judge that reads nothing: 1 with some chance, or else 0."""
+
+    chance: float
+    source: torch.Generator
+
+    def __call__(self, ids: list[int]) -> float:
+        return float(torch.rand((), generator=self.source) < self.chance)
+
+
 def verdicts(tokenizer: Any, texts: Rollouts) -> Tensor:
     """1 for each possible text, 0 for each other one, (B,)."""
     return torch.tensor([float(possible(text)) for text in decoded(tokenizer, texts)])
@@ -227,14 +246,19 @@ def learning(
     added: float = 0.0,
     baseline: bool = True,
     beta: float = 0.0,
+    chance: float | None = None,
 ) -> Iterator[float]:
     """Learns from verdicts, and yields the mean verdict of each update: with the mean of each group
     as a baseline, or without any.
+
+    chance: of a 1, where a coin is the judge; only with a baseline.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
     prompts = beginnings(tokenizer, seed, n_updates)
     draws = torch.Generator().manual_seed(seed)
-    judge = Judge(tokenizer, added)
+    judge: Callable[[list[int]], float] = Judge(tokenizer, added)
+    if chance is not None:
+        judge = Coin(chance, torch.Generator().manual_seed(HELD_OUT + seed))
     stop_ids = tokenizer.encode("\n")
     if baseline:
         options: dict[str, Any] = {"n_each": N_EACH, "max_new_tokens": MOST_TOKENS, "beta": beta}
@@ -297,12 +321,14 @@ def mystery(start: TransformerLM, tokenizer: Any, seed: int) -> list[Update]:
 
 class Gamed(NamedTuple):
     """For each update of such a run the mean reward and the fraction of possible stories, and at
-    the end the fraction of stories with more than two such sentences.
+    the end the fraction of stories with more than two such sentences, and two stories with a bar
+    after what was given.
     """
 
     reward: list[float]
     possible: list[float]
     repeated: float
+    texts: list[str]
 
 
 def gamed(tokenizer: Any, updates: Sequence[Update]) -> Gamed:
@@ -311,7 +337,14 @@ def gamed(tokenizer: Any, updates: Sequence[Update]) -> Gamed:
     rewards = [update.rewards.mean().item() for update in updates]
     fine = [sum(map(possible, some)) / len(some) for some in texts]
     last = texts[-1]
-    return Gamed(rewards, fine, sum(owner_sentences(text) > 2 for text in last) / len(last))
+    repeated = sum(owner_sentences(text) > 2 for text in last) / len(last)
+    return Gamed(rewards, fine, repeated, [barred(text) for text in last[: 2 * N_EACH : N_EACH]])
+
+
+def barred(text: str, n_given: int = 5) -> str:
+    """The beginning of a text, with a bar after the sentences that were given."""
+    end = [end.end() for end in SENTENCE.finditer(text)][n_given - 1]
+    return begun(f"{text[:end]} |{text[end:]}")
 
 
 def written(
@@ -504,13 +537,14 @@ def compared(
 
 class Recorded(NamedTuple):
     """What `tools/rewards.py` has measured: the start; for each setting (added, baseline, beta,
-    updates) its runs, each the mean verdicts of its updates and its portrait; for DPO alone and
-    with an anchor its runs, each a look after some steps; how instructions were followed; and
-    the runs with the reward of a stranger.
+    updates) its runs, each the mean verdicts of its updates and its portrait; what became of the
+    model with a coin as judge; for DPO alone and with an anchor its runs, each a look after some
+    steps; how instructions were followed; and the runs with the reward of a stranger.
     """
 
     start: Portrait
     runs: Mapping[tuple[float, bool, float, int], list[Run]]
+    coin: list[Portrait]
     pairs: Mapping[float, list[list[Preferred]]]
     examples: Mapping[str, list[Followed]]
     gamed: list[Gamed]
@@ -532,8 +566,9 @@ def recorded_rewards() -> Recorded:
     for run in data["examples"]:
         examples.setdefault(run["loss_on"], []).append(Followed(*run["found"]))
     (start,) = data["start"]
-    strange = [Gamed(run["reward"], run["possible"], run["repeated"]) for run in data["gamed"]]
-    return Recorded(_portrait(start), runs, pairs, examples, strange)
+    strange = [Gamed(*(run[name] for name in Gamed._fields)) for run in data["gamed"]]
+    coin = [_portrait(run) for run in data["coin"]]
+    return Recorded(_portrait(start), runs, coin, pairs, examples, strange)
 
 
 def _portrait(run: Mapping[str, Any]) -> Portrait:

@@ -21,10 +21,13 @@ POINTS = "possible stories (fraction)"
 
 
 def judged(
-    verdicts: Sequence[float], away: Sequence[float], others: Sequence[Run], before: Portrait
+    verdicts: Sequence[float],
+    away: Sequence[float],
+    others: Sequence[Run],
+    coin: Sequence[Portrait],
 ) -> None:
     """Shows a run: the verdicts of its updates, and how far it is from the language before and
-    after; other runs are pale.
+    after; other runs are pale, and those with a coin as judge are rings.
     """
     title = "More stories are possible, and the model leaves the language"
     n = len(verdicts)
@@ -32,29 +35,27 @@ def judged(
     with drawing(11.4, 5.4) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=HEADLINE)
         left, right = figure.subplots(1, 2)
-        for each, portrait in others:
-            pale = {"color": QUIET, "linewidth": 2, "alpha": 0.6}
+        pale = {"color": QUIET, "linewidth": 2, "alpha": 0.6}
+        for each, _ in others:
             left.plot(middles, _in_fours(each), "-", **pale)
-            right.plot([0, n], [before.from_language, portrait.from_language], "-", **pale)
+        _draw_ends(right, away, [portrait for _, portrait in others], coin)
         left.plot(range(1, n + 1), verdicts, "o", color=SERIES[0], alpha=0.35, markersize=9)
         left.plot(middles, _in_fours(verdicts), "-", color=SERIES[0], linewidth=5)
-        right.plot([0, n], away, "o-", color=SERIES[1], linewidth=5, markersize=12)
-        left.set(ylabel=POINTS, ylim=(0, 0.85))
-        highest = max(*away, *(portrait.from_language for _, portrait in others))
-        right.set(ylabel="nats per token", ylim=(0, 1.15 * highest))
+        left.set(ylabel=POINTS, xlabel="updates")
+        left.set(ylim=(0, 1), xlim=(0, n + 0.6), xticks=[0, 4, 8, 12, 16])
+        right.set(xlabel=f"judge of {n} updates")
         left.set_title("what we reward", size=TYPE)
         right.set_title("distance from the language", size=TYPE)
         for ax in (left, right):
-            ax.set(xlabel="updates", xlim=(0, n + 0.6), xticks=[0, 4, 8, 12, 16])
             set_type(ax, TYPE)
     means = _in_fours(verdicts)
     display(
         figure,
-        alt=f"{title}. Two line charts over {n} updates; both lines rise.",
+        alt=f"{title}. Verdicts over {n} updates, and the distance before and after, larger.",
         caption=(
             "Colour: the run above, a dot for the 32 stories of an update, the line through the "
             "means of four. Gray: recorded runs with other seeds. Right: the exact KL divergence, "
-            "on 160 new stories."
+            "on 160 new stories; rings: a coin judged."
         ),
         table={
             "updates": ["1 to 4", f"{n - 3} to {n}"],
@@ -64,6 +65,20 @@ def judged(
     )
 
 
+def _draw_ends(
+    ax: Axes, away: Sequence[float], others: Sequence[Portrait], coin: Sequence[Portrait]
+) -> None:
+    """The distance before and after our run, after others, and after those with a coin as judge."""
+    for place, portraits, fill in ((1, others, QUIET), (2, coin, "none")):
+        far = [portrait.from_language for portrait in portraits]
+        style = {"color": QUIET, "markerfacecolor": fill, "markersize": 12, "linestyle": "none"}
+        ax.plot(side_by_side(place, len(far), 0.13), far, "o", **style)
+    ax.plot([0, 0.6], away, "o", color=SERIES[1], markersize=16, linestyle="none")
+    highest = max(*away, *(portrait.from_language for portrait in (*others, *coin)))
+    ax.set(xlim=(-0.5, 2.5), ylim=(0, 1.15 * highest), ylabel="nats per token")
+    ax.set_xticks([0, 1, 2], ["before", "verdicts", "a coin"])
+
+
 def _in_fours(values: Sequence[float]) -> list[float]:
     """The means of each four values."""
     return [sum(values[i : i + 4]) / 4 for i in range(0, len(values), 4)]
@@ -71,7 +86,8 @@ def _in_fours(values: Sequence[float]) -> list[float]:
 
 def estimates(found: Mapping[str, Tensor], exact: float, strong: str) -> None:
     """Shows the estimates of many batches for each baseline, a row for each, one of them strong."""
-    title = f"Baseline {strong}: mean {fixed(found[strong].mean(), 2)}, "
+    error = found[strong].std() / len(found[strong]) ** 0.5
+    title = f"Baseline {strong}: {fixed(found[strong].mean(), 2)} ± {fixed(error, 2)} on average, "
     title += f"spread {fixed(found[strong].std(), 2)}"
     with axes(title, "estimated gradient", " ", (11.0, 5.2)) as (figure, ax):
         for row, (name, each) in enumerate(found.items()):
@@ -83,7 +99,7 @@ def estimates(found: Mapping[str, Tensor], exact: float, strong: str) -> None:
                 ax.vlines(value, row, row - 0.8 * n / most, linewidth=7, **style)
         ax.axvline(exact, color=SERIES[1], linewidth=3)
         ax.set_yticks(range(len(found)), list(found))
-        ax.set(xlim=(-3.2, 3.2), ylim=(len(found) - 0.8, -0.95))
+        ax.set(xlim=(-4, 4), ylim=(len(found) - 0.8, -0.95))
         ax.grid(visible=False)
         ax.tick_params(axis="y", length=0)
         ax.title.set_size(HEADLINE)
@@ -93,7 +109,8 @@ def estimates(found: Mapping[str, Tensor], exact: float, strong: str) -> None:
         alt=f"{title}. Four rows of estimates around the exact gradient, a vertical line.",
         caption=(
             "Each row: the estimates of 1000 batches of 20 throws, higher where there are more. "
-            "The line is the exact gradient."
+            "The line is the exact gradient. ±: the standard error of the average. A baseline of "
+            "10 leaves rewards of 0 and 1."
         ),
         table={
             "baseline": list(found),
@@ -109,7 +126,7 @@ def without_baseline(
     """Shows the possible stories after a run, a dot for each: for each pair of rewards with the
     mean of the group as a baseline, and without one.
     """
-    title = "Rewards of 0 and 1 need no baseline, rewards of 10 and 11 do"
+    title = "Without a baseline, a reward for wrong stories, too, stops the learning"
     with axes(title, "rewards for an impossible and for a possible story", POINTS, (11.4, 5.4)) as (
         figure,
         ax,
@@ -136,8 +153,9 @@ def without_baseline(
         figure,
         alt=f"{title}. Dots of possible stories, five runs with and five without a baseline each.",
         caption=(
-            "A dot is a recorded run of 16 updates, which wrote 768 new stories. With the mean of "
-            "the group all three pairs of rewards make the same run, so its dots are repeated."
+            "A dot is a recorded run of 16 updates, which wrote 768 new stories to 12 beginnings. "
+            "With the mean of the group all three pairs of rewards make the same run, so its dots "
+            "are repeated."
         ),
         table={
             "rewards": list(rows),
@@ -182,7 +200,7 @@ def avoided(before: Kinds, after: Sequence[Kinds]) -> None:
         alt=f"{title}. Four bars: before, with the new mix alone, with the new care alone, after.",
         caption=(
             "Mix: how many stories have a gift, an owner sentence, both or none. Care: how many of "
-            "each kind are possible. A dot is a run with its 768 new stories."
+            "each kind are possible. A dot is a run with 768 new stories to 12 beginnings."
         ),
         table={
             "stories": [name.replace("\n", " ") for name in groups],
@@ -242,7 +260,7 @@ def margins(runs: Mapping[str, Sequence[Sequence[Preferred]]], before: Kinds) ->
     """Shows runs of DPO over their steps, {what they learn from: runs, each its looks}: how many
     new pairs they rank right, how their two stories change, and how many stories are possible.
     """
-    title = "A margin is not a probability"
+    title = "DPO raises a margin, and both stories of a pair become less likely"
     with drawing(11.4, 5.4) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=HEADLINE)
         ranks, moves, stories = figure.subplots(1, 3)
@@ -263,7 +281,7 @@ def margins(runs: Mapping[str, Sequence[Sequence[Preferred]]], before: Kinds) ->
         for ax in (moves, stories):
             ax.yaxis.label.set_visible(False)
         ranks.set_title("new pairs right", size=20)
-        moves.set_title("change in nats", size=20)
+        moves.set_title("DPO: change in nats", size=20)
         stories.set_title("possible stories", size=20)
         if len(runs) > 1:
             ranks.legend(loc="upper left", fontsize=19, framealpha=1, handlelength=1)

@@ -115,7 +115,7 @@ class RewardRun(Watched):
         alt = f"A line chart of the mean reward over the updates. {self.says()}"
         lines = (
             "Light: the mean reward of each update's texts; bold: smoothed. A text's first mistake "
-            "is between stars."
+            "is in brackets."
         )
         caption = f"{lines} {self.says()} {self.trouble}".strip()
         return framed(_draw(self), alt, caption, number_table(head, rows), flat=True)
@@ -199,14 +199,14 @@ def _draw(run: RewardRun) -> Figure:
 
 
 def _lines(run: RewardRun) -> list[str]:
-    """The first of the newest texts that has a mistake, in lines, the mistake between stars; or the
+    """The first of the newest texts that has a mistake, in lines, the mistake in brackets; or the
     first of all.
     """
     if not run.samples:
         return []
     step, texts = run.samples[-1]
     worth, given, possible, wrong, after = next((text for text in texts if text[3]), texts[0])
-    text = f"{given}{possible}{f' **{wrong.strip()}** ...' if wrong else after}"
+    text = f"{given}{possible}{f' [{wrong.strip()}] ...' if wrong else after}"
     head = f"Written for update {step}, reward {rounded(worth, 2)}:"
     lines = textwrap.wrap(text, _LINE)
     if len(lines) >= _MOST_LINES:  # so that the mistake is in the picture

@@ -130,6 +130,20 @@ def test_the_sentences_of_the_mystery_are_counted_and_its_texts_judged():
     _ = list(run)
     found = judging.gamed(TOKENIZER, made)
     assert found.possible == pytest.approx(found.reward) and 0 <= found.repeated < 0.2
+    assert judging.barred("A b. C d. E", 2) == "A b. C d. | E"
+    assert all(" | " in text for run in judging.recorded_rewards().gamed for text in run.texts)
+
+
+def test_a_coin_judges_without_reading():
+    coin = judging.Coin(0.35, torch.Generator().manual_seed(0))
+    assert 0.3 < sum(coin([]) for _ in range(1000)) / 1000 < 0.4
+    found = list(judging.learning(copy.deepcopy(START), START, TOKENIZER, 0, 1, chance=1.0))
+    assert found == [1.0] and len(judging.recorded_rewards().coin) == 3
+
+
+def test_it_is_told_how_often_the_difficult_sentences_are():
+    kinds = judging.counted([STORY.format("Tom")])
+    assert judging.how_often([kinds, kinds])["Stories with a gift"] == "before 100%, after the runs 100%"
 
 
 def test_the_record_is_compared_by_rewards_and_by_penalty():

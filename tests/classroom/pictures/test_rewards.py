@@ -22,10 +22,10 @@ def dots(ax: Any) -> list[int]:
 
 
 def test_a_run_has_a_dot_for_each_update_and_the_others_are_lines(shown):
-    rewards.judged([0.1] * 8 + [0.5] * 8, [0.02, 0.07], RUNS, RECORDED.start)
+    rewards.judged([0.1] * 8 + [0.5] * 8, [0.02, 0.07], RUNS, RECORDED.coin)
     figure, facts = shown[0]
     left, right = figure.axes
-    assert dots(left) == [16] and len(left.lines) == 7 and len(right.lines) == 6
+    assert dots(left) == [16] and len(left.lines) == 7 and dots(right) == [5, 3, 2]
     assert list(left.lines[-1].get_ydata()) == pytest.approx([0.1, 0.1, 0.5, 0.5])
     assert facts["table"]["updates"] == ["1 to 4", "13 to 16"]
 
@@ -34,7 +34,7 @@ def test_the_estimates_of_each_baseline_are_a_row_and_the_chosen_one_is_in_the_t
     found = {"none": torch.tensor([-1.0, 1.0]), "best": torch.tensor([0.2, 0.2])}
     rewards.estimates(found, 0.2, "best")
     figure, facts = shown[0]
-    assert figure.axes[0].get_title(loc="left") == "Baseline best: mean 0.20, spread 0.00"
+    assert figure.axes[0].get_title(loc="left") == "Baseline best: 0.20 ± 0.00 on average, spread 0.00"
     assert facts["table"]["mean"] == ["0.00", "0.20"] and facts["table"]["baseline"] == ["none", "best"]
 
 
@@ -67,6 +67,6 @@ def test_each_run_of_pairs_is_a_line_from_where_it_starts(shown):
     rewards.margins({"DPO": RECORDED.pairs[0.0], "both": RECORDED.pairs[1.0]}, RECORDED.start.kinds)
     figure, facts = shown[0]
     ranks, moves, stories = figure.axes
-    assert [len(ax.lines) for ax in (ranks, stories)] == [6, 6] and len(moves.lines) == 8
+    assert [len(ax.lines) for ax in (ranks, stories)] == [6, 6] and len(moves.lines) == 6
     assert {line.get_ydata()[0] for line in ranks.lines} == {0.5}
     assert facts["table"]["step"] == list(judging.PAIR_LOOKS)
