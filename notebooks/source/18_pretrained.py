@@ -151,8 +151,7 @@ predict(
 
 # %% tags=["source-hidden"] evidence="not-in-the-shapes" tried="exact"
 # Checked: the heads, the base and the eps leave no trace in the shapes.
-assert unseen and changes_shapes(d_ff=1024)
-assert not changes_shapes(norm_eps=1e-3) and not changes_shapes(rope_base=10_000.0)
+assert unseen and not changes_shapes(norm_eps=1e-3, rope_base=10_000.0) and changes_shapes(d_ff=1024)
 
 # %% [markdown]
 # The number of heads, `rope.freq_base` and the eps of the norms leave no trace. [[not-in-the-shapes]] If one of them is read wrongly, the model loads without an error. Section 4 shows what happens then.
@@ -249,6 +248,11 @@ assert real.ask(largest_difference) == 0
 
 
 # %%
+from functools import cache
+
+from tinylm_classroom import PROSE, doubling
+
+
 def with_rows(reorder):
     """An edit of tensors: q and k come from the file, their rows reordered."""
 
@@ -266,10 +270,6 @@ def with_rows(reorder):
 mispaired = real.variant("rows as they are", with_rows(lambda rows, n_heads: rows))
 
 # %% slide="skip"
-from functools import cache
-
-from tinylm_classroom import PROSE, doubling
-
 AT = [0, 1, 2, 5, 20, 50, 100]
 
 
@@ -282,7 +282,6 @@ def reference(title):
     return real.model(encoded(title))[0]  # (T, V)
 
 
-# %% slide="skip"
 def symptoms(lm, title, shift=0):
     """The loss on a text, and the largest relative errors of logits."""
     ids = encoded(title) + shift  # (1, T)
