@@ -399,7 +399,7 @@ assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(nex
 
 # %% [markdown]
 # ## 4. It loads, but is it right?
-# We read the file in eight wrong ways, with mistakes that people really make. (Gemma stores its gains minus 1. The base of this model is 100,000, and many programs assume 10,000.)
+# We read the file in eight wrong ways, with mistakes that people really make. (Gemma stores its gains minus 1. The base of this model is ten times the 10,000 that many programs assume.)
 
 
 # %%
