@@ -54,7 +54,14 @@ PLACES = {
         "levels_of_guessing",
         "never_read",
     ),
-    "experiments.real": ("PROSE", "real_model"),
+    "experiments.real": (
+        "CAPITALS",
+        "IN_HINDI",
+        "PROSE",
+        "doubling",
+        "most_letters_of_hindi",
+        "real_model",
+    ),
     "experiments.rows": (
         "ids_of_words",
         "nearest_is_same",

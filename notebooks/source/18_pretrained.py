@@ -19,15 +19,15 @@
 #
 # **Usual answers.**
 # - *The number of layers* (`the number of layers`): Count the names.
-# - *Everything, because it is just weights* (from the room): Then what is the eps of the norms?
+# - *Everything is in the shapes* (from the room): Then how many rows of q belong to one head?
 #
 # **Cut if short.** The card of parts.
 #
-# **Tried.** In transformers the same file, converted to a folder of Hugging Face, gives the same ids for 24 odd texts and logits that differ by at most 5e-5. Greedy texts are equal.
+# **Tried.** In transformers the same file, converted to a folder of Hugging Face, gives the same ids for 24 odd texts and logits that differ by at most 5e-5. Greedy texts are equal. Read as 18 heads of 32 (6 for keys), the file loads, and the loss is 9.5, 9.8 and 8.5; as 3 heads of 192 it is 11.5. With another context length or GeGLU for SwiGLU it loads, too.
 
 # %% [markdown] deck="A real model completes a sentence"
 # ## 1. A real model
-# SmolLM2 has 135 million parameters, anyone may use it, and it comes as a Python package with one file. How does it continue a sentence? (Without the package you see what it answered when we asked it.)
+# SmolLM2 has 135 million parameters, anyone may use it, and it comes as a Python package with one file. How does it continue a sentence? `real.ask(f, x)` calls `f(real, x)`; without the package it looks up what `f` returned when we ran it, so changing `f` has no effect then.
 
 # %% tags=["nbval-ignore-output", "source-hidden"]
 from tinylm_classroom import pretrained_figures as figures, real_model
@@ -37,7 +37,6 @@ real = real_model()
 # %%
 import torch
 
-_ = torch.set_grad_enabled(False)
 italy = "The capital of France is Paris, and the capital of Italy is"
 
 
@@ -49,7 +48,7 @@ def next_words(lm, text):
 
 
 # %% deck="The capital of Italy is Rome"
-country = "Italy"  # try "Spain" and "Japan"
+country = "Italy"  # try "Spain", "Japan" and "Peru"
 figures.answers({"as published": real.ask(next_words, italy.replace("Italy", country))})
 
 # %% [markdown]
@@ -100,7 +99,7 @@ figures.conversion([(name, our_name(name), math.prod(shape)) for name, shape in 
 # %% [markdown]
 # A dictionary of ten names maps them all. So it is one class, `TransformerLM`, with other sizes: 9 heads that share 3 keys and values, RMS norms, SwiGLU, rotary positions, and the embedding as its head. And it runs on **your** parts:
 
-# %%
+# %% slide="skip"
 from tinylm_classroom import build, using
 
 with torch.device("meta"):  # a model without memory: the file has the weights
@@ -122,12 +121,10 @@ assert {our_name(name): shape for name, shape in tensors.items()} == shapes
 assert all(abs(lm.ask(next_words, italy)[" Rome"] - 0.77) < 0.02 for lm in (real, ours))
 
 # %% [markdown]
-# The same answer, from the parts that you have written. [[same-class]] Some settings repeat what the shapes say already. Which of them do not?
+# The same answer, from the parts that you have written. [[same-class]] Many settings repeat what names and shapes say already. Do we need the settings at all?
 
-# %% tags=["source-hidden"] deck="The settings are lost. Which of these cannot be read from names and shapes?"
+# %% slide="skip"
 from dataclasses import replace
-
-from tinylm_classroom import predict
 
 
 def changes_shapes(**choices):
@@ -136,25 +133,28 @@ def changes_shapes(**choices):
     return shapes != {n: list(t.shape) for n, t in changed.items()}
 
 
-unseen = not changes_shapes(rope_base=10_000.0) and changes_shapes(n_layers=29)
+# %% tags=["source-hidden"] deck="The settings are lost. Which of these cannot be read from names and shapes?"
+from tinylm_classroom import predict
+
+unseen = not changes_shapes(n_heads=18, n_kv_heads=6, d_head=32) and changes_shapes(n_layers=29)
 predict(
     "The settings are lost and you have only the tensors. Which of these can you not read from names and shapes?",
-    key=lambda: "how fast positions rotate" if unseen else "?",
+    key=lambda: "the number of heads" if unseen else "?",
     choices={
         "the number of layers": "Count the names that differ only in their number.",
         "the size of the vocabulary": "It is the number of rows of the embedding.",
-        "how fast positions rotate": "",
+        "the number of heads": "",
         "how wide the feed-forward is": "It is the number of rows of `ffn_up`.",
     },
-    because="The base of the angles is a setting, and no tensor gets its shape from it.",
+    because="The 576 rows of a query matrix may be 9 heads of 64 rows or 18 heads of 32.",
 )
 
 # %% tags=["source-hidden"] evidence="not-in-the-shapes" tried="exact"
-# Checked: the base and the eps leave no trace in the shapes.
-assert unseen and not changes_shapes(norm_eps=1e-3) and changes_shapes(d_ff=1024)
+# Checked: the heads, the base and the eps leave no trace in the shapes.
+assert unseen and not changes_shapes(norm_eps=1e-3, rope_base=10_000.0) and changes_shapes(d_ff=1024)
 
 # %% [markdown]
-# `rope.freq_base` and the eps of the norms leave no trace. [[not-in-the-shapes]] If one of them is read wrongly, the model loads without an error. Section 4 shows what happens then.
+# The number of heads, `rope.freq_base` and the eps of the norms leave no trace. [[not-in-the-shapes]] If one of them is read wrongly, the model loads without an error. Section 4 shows what happens then.
 
 # %% [markdown] tags=["note"]
 # **Say.** Lesson 14 made 8 bits of 32, with one scale for a row. This file has 4, and for so few levels a row is too long.
@@ -165,17 +165,17 @@ assert unseen and not changes_shapes(norm_eps=1e-3) and changes_shapes(d_ff=1024
 #
 # **Usual answers.**
 # - *4 bits per weight* (`4`): The scale and the minimum need room as well.
-# - *At none* (`at none`): Which angle has position 0?
+# - *At none* (`at none`): How many keys does the first token see?
 # - *It must fall silent* (from the room): The values are right, and position 0 is. A part of the model still works.
 # - *The rows go the other way* (`the other way`): Try four rows with pencil and paper.
 #
 # **Cut if short.** The line with the bytes.
 #
-# **Tried.** Unpacked by the lesson's four lines, the v of block 0 equals what the package `gguf` unpacks, bit for bit. Rotary pairs on three texts of 120 tokens: loss 5.15, 4.72 and 4.62 instead of 3.86, 3.29 and 3.26; error of a logit at position 0: 0, at 1: 0.06 to 0.28, at 2: 0.13 to 0.24.
+# **Tried.** Unpacked by the lesson's four lines, the v of block 0 equals what the package `gguf` unpacks, bit for bit. Rotary pairs on three texts of 120 tokens: loss 5.15, 4.72 and 4.62 instead of 3.86, 3.29 and 3.26; error of a logit at position 0: 0, at 1: 0.06 to 0.28, at 2: 0.13 to 0.24. With all positions counted from 7 or from 500 the errors are the same. Of ten countries nine get their capital with right pairs (not Peru), and two with wrong ones (Italy and Japan).
 
 # %% [markdown]
 # ## 2. Four bits
-# How can so many numbers be in so small a file? Lesson 14 stored a weight in 8 bits with a scale for each row. Most matrices here are stored in 4 bits, and **32 numbers share a scale and a minimum** (the kind is called Q4_1): 2 bytes for the scale, 2 for the minimum, 16 for the numbers.
+# How can so many numbers be in so small a file? Lesson 14 stored a weight in 8 bits with a scale for each row. The matrices of the blocks are stored in 4 bits here, and **32 numbers share a scale and a minimum** (the kind is called Q4_1): 2 bytes for the scale, 2 for the minimum, 16 for the numbers.
 
 
 # %%
@@ -195,8 +195,13 @@ predict(
     because="160 bits for 32 weights are 5 bits each: 4 of its own, and its part of a scale and a minimum.",
 )
 
+# %% slide="skip"
+n_embedding = math.prod(tensors["token_embd.weight"])
+in_blocks = (n_numbers - n_embedding) * 5 / 8e6
+print(f"blocks {in_blocks:.0f} MB, embedding {n_embedding * 8.5 / 8e6:.0f} MB")
+
 # %% [markdown]
-# Here are the 20 bytes of the first 32 numbers of a query matrix, and four lines that unpack them:
+# The embedding has 8 bits and a scale for 32 numbers, so 8.5 bits each. With the tokenizer that makes the 98 MB. Here are the 20 bytes of the first 32 numbers of a query matrix, and four lines that unpack them:
 
 # %%
 import numpy as np
@@ -216,10 +221,16 @@ def unpack(blocks):
     # END
 
 
+def largest_difference(lm):
+    ours = unpack(lm.packed("blk.0.attn_v.weight")).view(192, 576)
+    return (ours - lm.model.blocks[0].attention.v_proj.weight).abs().max().item()
+
+
 query_bytes = real.ask(first_bytes, "blk.0.attn_q.weight")
 packed = np.array([query_bytes], dtype=np.uint8)  # (1, 20)
 print("levels ", *(packed[0, 4:12] & 15))
 print("numbers", *(f"{number:.2f}" for number in unpack(packed)[0, :8].tolist()))
+print("largest difference to our library's reader, in v:", real.ask(largest_difference))
 
 # %% tags=["source-hidden"] deck="16 levels between the smallest and the largest of 32 numbers"
 figures.levels(unpack(packed)[0])
@@ -227,23 +238,21 @@ figures.levels(unpack(packed)[0])
 # %% tags=["source-hidden"] evidence="four-bits" tried="exact"
 # Checked: 16 levels at most in a block; and unpacked by hand, v is what the library's reader has.
 assert 2 <= len(unpack(packed).unique()) <= 16
-
-
-def largest_difference(lm):
-    ours = unpack(lm.packed("blk.0.attn_v.weight")).view(192, 576)
-    return (ours - lm.model.blocks[0].attention.v_proj.weight).abs().max().item()
-
-
 assert real.ask(largest_difference) == 0
 
 # %% [markdown]
-# A weight is one of 16 levels between the smallest and the largest of its 32 numbers. [[four-bits]] Now you can read every number of the file. Is that enough?
+# A weight is one of 16 levels between the smallest and the largest of its 32 numbers. [[four-bits]] Now you can read every matrix of the blocks. Is that enough?
 #
 # ## 3. Two ways to pair coordinates
-# Rotary positions rotate pairs of coordinates (lesson 06), and there are two layouts. The paper and this file pair neighbours: rows 0 and 1 of a head, 2 and 3, and so on. Our library and the hub's folders pair the two halves of a head: row 0 with D/2, 1 with D/2 + 1. So we fill our model with the rows of q and k **as the file has them**:
+# Rotary positions rotate pairs of coordinates, and lesson 06 had two layouts. The paper and this file have *interleaved* pairs: rows 0 and 1 of a head, 2 and 3, and so on. Our library and the folders on Hugging Face have *halves*: row 0 with D/2, 1 with D/2 + 1. What if nobody notices? `real.variant(name, edit)` is the same model after `edit(name, tensor)` of each tensor, and here it has the rows of q and k **as the file has them**:
 
 
 # %%
+from functools import cache
+
+from tinylm_classroom import PROSE, doubling
+
+
 def with_rows(reorder):
     """An edit of tensors: q and k come from the file, their rows reordered."""
 
@@ -261,10 +270,6 @@ def with_rows(reorder):
 mispaired = real.variant("rows as they are", with_rows(lambda rows, n_heads: rows))
 
 # %% slide="skip"
-from functools import cache
-
-from tinylm_classroom import PROSE
-
 AT = [0, 1, 2, 5, 20, 50, 100]
 
 
@@ -277,7 +282,6 @@ def reference(title):
     return real.model(encoded(title))[0]  # (T, V)
 
 
-# %% slide="skip"
 def symptoms(lm, title, shift=0):
     """The loss on a text, and the largest relative errors of logits."""
     ids = encoded(title) + shift  # (1, T)
@@ -297,12 +301,12 @@ predict(
     "The wrong coordinates are paired. At which positions of the text are the logits still right?",
     key=lambda: "at the first one" if exact == [0] else "?",
     choices={
-        "at none": "Which angle has position 0?",
+        "at none": "How many keys does the first token see?",
         "at the first one": "",
         "at the first ten or so": "Fast pairs have a large angle at position 1 already.",
         "at all": "It would be all if the model had been trained with these pairs.",
     },
-    because="At position 0 every angle is 0, so it does not matter which coordinates are paired.",
+    because="The first token sees only itself. Its one attention weight is 1, whatever the scores are.",
 )
 
 # %%
@@ -356,13 +360,27 @@ converted = real.variant("rows in order", with_rows(layout))
 # %% tags=["source-hidden"] deck="The right pairs: from 0.22 to 0.77"
 figures.answers({lm.name: lm.ask(next_words, italy) for lm in (mispaired, converted)})
 
+# %% slide="skip"
+from tinylm_classroom import CAPITALS
+
+
+def knows(lm, country):
+    said = lm.ask(next_words, italy.replace("Italy", country))
+    return max(said, key=said.get).strip() == CAPITALS[country]
+
+
+for name, lm in both.items():
+    n_known = sum(knows(lm, each) for each in CAPITALS)
+    print(f"{name:<13} {n_known} of {len(CAPITALS)} capitals")
+
 # %% tags=["source-hidden"] evidence="layout" tried="exact"
-# Checked: your rows are those of the library's reader, so the loss is the same.
+# Checked: your rows are those of the library's reader, so the loss is the same; and ten capitals.
+assert [sum(knows(lm, each) for each in CAPITALS) for lm in both.values()] == [9, 2]
 assert abs(converted.ask(symptoms, "garden")["loss"] - found["right"]["loss"]) < 0.01
 assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(next_words, italy)[" Rome"]
 
 # %% [markdown]
-# Even with wrong pairs *Rome* comes first, with 0.22. In the right order it has 0.77. [[layout]] Only q and k are reordered, because v is not rotated. Hugging Face's converter of Meta's Llama files does the same ([source](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py), its function `permute`).
+# Even with wrong pairs *Rome* comes first, with 0.22. In the right order it has 0.77. [[layout]] That is luck: with wrong pairs only two of ten countries get their capital, and with right ones nine. Only q and k are reordered, because v is not rotated. Hugging Face's converter of Meta's Llama files does the same ([source](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py), its function `permute`).
 
 # %% [markdown] tags=["note"]
 # **Say.** Now you are the doctor. Each patient has the same file with one mistake, and none raises an error.
@@ -372,85 +390,79 @@ assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(nex
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
-# - *By several nats* (`by more than 1 nat`): Near positions are rotated nearly right.
+# - *By about as much, it is a matrix like the other* (`by about as much`): What does the softmax make of a single score?
 # - *It must be the weights* (from the room): A wrong base leaves every weight right.
 #
 # **Cut if short.** The table of losses; the map is enough.
 #
-# **Tried.** Three texts (a garden, a train, a pump), 180 to 200 tokens. Loss 3.55, 3.15, 3.20; eps 1e-3: 3.56, 3.16, 3.21, and 0.01 to 0.02 at position 0; base 10,000: 3.68, 3.24, 3.29; base 500,000: 0.02 to 0.05 more; o_proj transposed 11.1; k and v exchanged 15.4; gains minus 1 14.1; token ids + 1 10.0.
+# **Tried.** Three texts (a garden, a train, a pump), 120 tokens. Loss 3.86, 3.29, 3.26. Exactly right at position 0: q_proj transposed (8.35, 7.93, 8.13), k doubled (4.73, 3.73, 3.59), q or k of the next block, their heads reversed, or 0. Wrong at once: v doubled (0.13 to 0.97). A forgotten causal mask gives position 0 more keys: 0.67, and a loss of 1.73, which is lower than the right one. Base 10,000: +0.07 to 0.13, but +0.29 at positions 1,200 to 1,799; 500,000: +0.02 to 0.05; 1,000: +0.5; 100: +2.2. eps 1e-3: +0.01; 1e-2: +0.15 to 0.27.
 
 # %% [markdown]
 # ## 4. It loads, but is it right?
-# Seven patients get our file, each with one mistake that people really make. (Gemma stores its gains minus 1. The base of this model is 100,000, and many programs assume 10,000.)
-
-# %% slide="skip"
-OTHER = {"k_proj": "v_proj", "v_proj": "k_proj"}
+# We read the file in eight wrong ways, with mistakes that people really make. (Gemma stores its gains minus 1. The base of this model is ten times the 10,000 that many programs assume.)
 
 
-def exchanged(name, tensor):
-    """The tensor, or the other one of k_proj and v_proj."""
-    part = name.split(".")[-2]
-    weights = real.model.state_dict()
-    return weights[name.replace(part, OTHER[part])] if part in OTHER else tensor
-
-
-def turned(name, tensor):
-    return tensor.T if "o_proj" in name else tensor
+# %%
+def turned(part):
+    return lambda name, tensor: tensor.T if part in name else tensor
 
 
 def without_one(name, tensor):
     return tensor - 1 if "norm" in name else tensor
 
 
-# %%
 patients = {
-    "eps 1e-3": real.variant("eps", norm_eps=1e-3),
     "base 10,000": real.variant("base", rope_base=10_000.0),
-    "rotary pairs": mispaired,
-    "o_proj transposed": real.variant("turned", turned),
-    "k and v exchanged": real.variant("exchanged", exchanged),
+    "q_proj transposed": real.variant("q turned", turned("q_proj")),
+    "eps 1e-3": real.variant("eps", norm_eps=1e-3),
+    "o_proj transposed": real.variant("o turned", turned("o_proj")),
+    "18 heads": real.variant("18 heads", n_heads=18, n_kv_heads=6, d_head=32),
     "gains minus 1": real.variant("gains", without_one),
 }
 for name, patient in patients.items():
     found[name] = patient.ask(symptoms, "garden")
 found["token ids + 1"] = real.ask(symptoms, "garden", 1)
 
-# %% tags=["source-hidden"] deck="The base is 10,000 instead of 100,000. How much does the loss rise?"
-rise = found["base 10,000"]["loss"] - found["right"]["loss"]
+# %% tags=["source-hidden"] deck="o_proj transposed is wrong at position 0. And q_proj?"
+q_error, o_error = (found[f"{part}_proj transposed"]["errors"][0] for part in "qo")
 predict(
-    "The base of the angles is 10,000 instead of 100,000. How much does the loss of a text of 120 tokens rise?",
-    key=lambda: "by about 0.1 nats" if 0.02 < rise < 0.3 else "?",
+    "If o_proj is transposed in every block, the first logits are off by 0.55. By how much if q_proj is?",
+    key=lambda: "not at all" if q_error < 1e-3 < 0.5 < o_error else "?",
     choices={
-        "not at all": "Far positions are rotated wrongly, and the model uses them.",
-        "by about 0.1 nats": "",
-        "by more than 1 nat": "So it is with wrong pairs. Here fast pairs are rotated nearly right.",
+        "by more": "What does the softmax make of a single score?",
+        "by about as much": "What does the softmax make of a single score?",
+        "not at all": "",
     },
-    because="It is so little that nobody sees it without a reference to compare with.",
+    because="The first token sees one key, and gives it a weight of 1 with a wrong query, too.",
 )
 
 # %%
 for name, each in found.items():
     print(f"{name:<18} loss {each['loss']:5.2f}")
 
-# %% tags=["source-hidden"] deck="Each mistake has its fingerprint"
+# %% tags=["source-hidden"] deck="Wrong scores are right at position 0, other mistakes are wrong at once"
 figures.fingerprints({name: each["errors"] for name, each in found.items() if name != "right"}, AT)
 
 # %% tags=["source-hidden"] evidence="fingerprints" tried="held-out"
-# Checked: mistakes about positions, and no others, are right at position 0.
-for name in ("base 10,000", "rotary pairs"):
-    assert found[name]["errors"][0] < 1e-3 < max(found[name]["errors"])
-for name in list(found)[4:]:
+# Checked: what only changes scores is right at position 0 on three texts, and nothing else is.
+doubled = {part: real.variant(f"{part} doubled", doubling(f"{part}_proj")) for part in "kv"}
+for title in PROSE:
+    for lm in (mispaired, patients["base 10,000"], patients["q_proj transposed"], doubled["k"]):
+        errors = lm.ask(symptoms, title)["errors"]
+        assert errors[0] < 1e-3 < max(errors)
+    assert doubled["v"].ask(symptoms, title)["errors"][0] > 0.1
+for name in list(found)[5:]:
     assert found[name]["errors"][0] > 0.1 and found[name]["loss"] > found["right"]["loss"] + 4
 assert 0.001 < found["eps 1e-3"]["errors"][0] < 0.05
 
 # %% tags=["source-hidden"] evidence="base-unseen" tried="held-out"
-# Checked, the base on three texts: neither can be seen in the loss alone.
+# Checked, the base on three texts of 120 tokens: neither can be seen in the loss alone.
 for title in PROSE:
     right, wrong = (lm.ask(symptoms, title)["loss"] for lm in (real, patients["base 10,000"]))
     assert 0.01 < wrong - right < 0.3 and abs(found["eps 1e-3"]["loss"] - found["right"]["loss"]) < 0.05
 
 # %% [markdown]
-# **Mistakes about positions are right at position 0**, wrong pairs from position 1 on not any more, and a wrong base only later. The mistakes about weights and ids are wrong at once. [[fingerprints]] A wrong base raises the loss by about 0.1 nats and a wrong eps hardly at all, which nobody sees without a reference. [[base-unseen]] So compare the logits with a program that runs the file correctly, position by position.
+# **Position 0 sees one key, whose weight is 1 whatever q, k and the angles are.** So mistakes that only change scores are right there, the others are wrong at once, and a wrong eps is a little wrong everywhere. [[fingerprints]] A wrong base raises the loss of so short a text by about 0.1 nats and a wrong eps hardly at all, which nobody sees without a reference. [[base-unseen]] So compare the logits with a program that runs the file correctly, position by position.
 
 # %% [markdown] tags=["note"]
 # **Say.** This model has been trained further, on dialogues. A dialogue is a text, too, with special tokens for who speaks.
@@ -460,15 +472,15 @@ for title in PROSE:
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
-# - *As many, it is the same sentence* (`about as many`): The merges were counted on English text.
+# - *As many, it is the same sentence* (`about as many`): How many letters of Hindi has its vocabulary?
 #
 # **Cut if short.** The languages.
 #
-# **Tried.** Five questions alone: in all five the model opens the assistant's turn itself. *Which city is the capital of Italy?* is then answered by *Italy is indeed the capital of Italy.*
+# **Tried.** Ten questions: alone, the model opens the assistant's turn itself in 7; with the template an answer follows in 10, not always a right one (*What barks?* *The Barnacles.*). Six sentences take 4.2 to 9.0 times as many tokens in Hindi, 2.5 to 4.5 in Russian, 1.6 to 2.4 in Chinese. The vocabulary has 19 tokens of Hindi, each a single letter or sign; 54 of the 92 tokens are such.
 
 # %% [markdown]
 # ## 5. Ask it a question
-# The name of the file ends with *Instruct*: after the training on texts this model has learned from dialogues. What does it make of a question, and of a question in the form of those dialogues, its **chat template**? The special tokens say who speaks, and an answer begins where the assistant's turn does.
+# The name of the file ends with *Instruct*: after the training on texts this model has learned from dialogues. What does it make of a question, and of a question in the form of those dialogues, its **chat template**? The special tokens say who speaks, and the answer starts after `assistant`. (The file's own template puts a system turn first.)
 
 
 # %%
@@ -480,11 +492,15 @@ def write(lm, text, n_tokens):
     return lm.tokenizer.decode(so_far[0, -n_tokens:].tolist())
 
 
+SAYS = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+system = f"<|im_start|>system\n{SAYS}<|im_end|>\n"
+
 # %% deck="With its template, it answers"
 question = "What is the capital of Italy?"  # try "What is the capital of Spain?"
 chat = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
 print("alone:   ", repr(real.ask(write, question, 20)))
 print("template:", repr(real.ask(write, chat, 8)))
+print("system:  ", repr(real.ask(write, system + chat, 9)))
 
 # %% tags=["source-hidden"] evidence="answers" tried="exact"
 # Checked: with the template there is an answer, without it the model writes the template itself.
@@ -492,9 +508,11 @@ asked = "What is the capital of Italy?"
 assert real.ask(write, chat.replace(question, asked), 8) == "The capital of Italy is Rome.<|im_end|>"
 
 # %% [markdown]
-# Alone, the model ends the user's turn itself, opens its own, and then speaks about Italy in general. With the template it answers, and `<|im_end|>` says that its turn is over. [[answers]] How a model learns this is in [More: 18 Chat](more/18_chat.ipynb). Its tokenizer (lesson 01) was trained mostly on English. How many tokens does one sentence take in other languages, the first of article 1 of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights)?
+# Alone, the model here ends the user's turn itself, opens its own, and then speaks about Italy in general. With the template it answers, and `<|im_end|>` says that its turn is over. [[answers]] With the system turn this small model answers, too, but nonsense. How a model learns to chat is in [More: 18 Chat](more/18_chat.ipynb). How many tokens does one sentence take in other languages, the first of article 1 of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights)?
 
 # %% slide="skip"
+from tinylm_classroom import IN_HINDI, most_letters_of_hindi
+
 one_sentence = {
     "English": "All human beings are born free and equal in dignity and rights.",
     "Chinese": "人人生而自由，在尊严和权利上一律平等。",
@@ -515,22 +533,25 @@ predict(
     "The sentence has 13 tokens in English. How many has it in Hindi?",
     key=lambda: "about seven times as many" if 6 < counts["Hindi"] / counts["English"] < 8 else "?",
     choices={
-        "about as many": "The merges were counted on texts. On which ones?",
+        "about as many": "The merges were counted on texts, and mostly on which?",
         "about twice as many": "So it is for Chinese.",
         "about seven times as many": "",
     },
-    because="A letter of Hindi has three bytes, and few of their pairs were frequent enough for a merge.",
+    because="A letter of Hindi has three bytes. The frequent letters were merged into one token each, but no two letters ever.",
 )
 
-# %% tags=["source-hidden"] deck="The same sentence takes seven times as many tokens in Hindi"
+# %% tags=["source-hidden"] deck="This sentence takes seven times as many tokens in Hindi"
 figures.languages(counts)
 
 # %% tags=["source-hidden"] evidence="languages" tried="exact"
-# Checked: the numbers of tokens.
+# Checked: the numbers of tokens, also of two other sentences; and no token has two letters of Hindi.
 assert list(counts.values()) == [13, 29, 54, 92]
+times = [real.ask(n_tokens, hindi) / real.ask(n_tokens, english) for english, hindi in IN_HINDI.items()]
+assert 3.5 < times[0] < 4.5 < 8.5 < times[1] < 9.5
+assert real.ask(most_letters_of_hindi) == 1
 
 # %% [markdown]
-# So less text fits into the context, and writing it takes more steps. [[languages]]
+# The tokenizer (lesson 01) was trained mostly on English. So less Hindi fits into the context, and writing it takes more steps; other sentences take four to nine times as many. [[languages]]
 
 # %% [markdown] tags=["note"]
 # **Say.** You have a model of billions of parameters and want to teach it one thing. Full fine-tuning moves all of them and keeps three more numbers for each. LoRA leaves them alone and learns a detour.
@@ -540,23 +561,24 @@ assert list(counts.values()) == [13, 29, 54, 92]
 # **Ask.** "Why does B start at 0, and not both?" (If both did, each one's gradient would be multiplied by the other, and nothing would be learned.)
 #
 # **Usual answers.**
-# - *LoRA, because the old weights are frozen* (`LoRA`): The update is added to them everywhere.
+# - *Yes, the old weights are frozen* (`yes: the old loss hardly rises`): The update is added to them everywhere.
+# - *At about 1.6, and then it says other colours* (the task): The village changed which colour comes, and not that a colour comes.
 # - *The factor alpha / r is missing* (`no factor`): With rank r the two have r times as many ways to add up.
 #
 # **Cut if short.** The view.
 #
-# **Tried.** 25 updates, seeds 1 to 7, equal learning: old loss up by 0.199 to 0.238 with all weights, by 0.170 to 0.204 with rank 4. With gentle rates it turns around: 100 updates 0.180 and 0.191, 200 updates 0.187 and 0.190. A larger study finds that LoRA often learns less and forgets less ([Biderman et al. 2024](https://arxiv.org/abs/2405.09673)).
+# **Tried.** 25 updates, ten seeds, equal learning: old loss up by 0.199 to 0.282 with all weights, by 0.161 to 0.204 with rank 4, less in each of ten pairs. Rank 16 forgets more (0.266 to 0.294), all matrices without embedding and norms as little (0.184). With 100 updates the order turns around: rank 4 0.219 to 0.234 at 0.005, all weights 0.173 to 0.192 at 0.001. The higher rate learns more and forgets more in ten of ten seeds. A larger study finds that LoRA often learns less and forgets less ([Biderman et al. 2024](https://arxiv.org/abs/2405.09673)).
 
 # %% [markdown] deck="Teach it something new, with a small update"
 # ## 6. A small update
-# Can you teach a model something new on a laptop? Training with AdamW keeps four numbers for each parameter (lesson 11), and every task would have a whole model of its own. **LoRA** (*low-rank adaptation*, [Hu et al. 2021](https://arxiv.org/abs/2106.09685)) freezes a matrix $W$ and learns an update that is the product of two thin ones:
+# Can you teach a model something new on a laptop? Training with AdamW keeps four numbers for each parameter (the weight, its gradient, and the averages m and v), and every task would have a whole model of its own. **LoRA** (*low-rank adaptation*, [Hu et al. 2021](https://arxiv.org/abs/2106.09685)) freezes a matrix $W$ and learns an update that is the product of two thin ones:
 #
 # $$y = W x + \frac{\alpha}{r} B A x$$
 #
-# $A$ makes $r$ numbers of $x$, and $B$ makes an output of these; $r$ is the **rank**, and $\alpha$ a fixed number. $B$ starts at 0, so that nothing changes at first.
+# $A$ maps $x$ to $r$ numbers, and $B$ maps these to the output; $r$ is the **rank**, and $\alpha$ a fixed number. $B$ starts at 0, so that nothing changes at first.
 #
 # ### Your turn: the layer
-# Write it for any number of texts, and with the factor.
+# Write it with the factor; $x$ may have any number of axes before its last.
 
 
 # %% tags=["exercise"] name="lora_linear" minutes=6 difficulty=2 deck="Your turn: the layer"
@@ -583,13 +605,14 @@ hint("lora_linear")
 
 # %%
 from tinylm_classroom import trace
+from tinylm_lib.layers import Linear
+from tinylm_lib.lora import LoRA
 
-x, weight = torch.randn(2, 5, 128), torch.randn(384, 128)  # (B, T, C), (F, C)
-layer = yours("lora_linear", lora_linear)
-trace(layer, x, weight, a=torch.randn(4, 128), b=torch.zeros(384, 4), alpha=4)
+layer = LoRA(Linear(128, 384), rank=4)  # the library's, in which alpha is r
+trace(layer, torch.randn(2, 5, 128))  # (B, T, C)
 
 # %% [markdown]
-# We teach the shipped model about the village of Seaview, where everything is silver, once by training all weights and once by updates of rank 4 in all matrices, and measure two things: the probability of the words *silver* and *Seaview* where the village says them, and the loss on stories of the old world.
+# SmolLM2 would take too long here, so we teach the small story model that comes with the course. It learns about the village of Seaview, where everything is silver, once by training all weights and once by updates of rank 4 in all matrices. We measure two things: the probability of *silver* and *Seaview* at the positions where the village's stories have them, and the loss on stories of the old world.
 
 # %%
 from tinylm_classroom import show_text, village
@@ -607,32 +630,32 @@ for name, rates in recipes.items():
         taught = [village.taught(rate, rank, seed) for seed in SEEDS]
         points[name, rate] = [village.measured(lm) for lm in taught]
 
-# %% tags=["source-hidden"] deck="Both learn the village equally well. Which one forgets more of the old world?"
+# %% tags=["source-hidden"] deck="Does freezing the old weights protect the old world?"
 small, full = (sum(loss - before[1] for _, loss in points[key]) for key in (("rank 4", 0.015), ("all weights", 0.004)))
 predict(
-    "The rates are chosen so that both learn the village equally well. Which one forgets more of the old world?",
-    key=lambda: "about the same" if 0.6 < small / full < 1.5 else "?",
+    "At these rates both learn the village equally well, and rank 4 leaves every old weight frozen. Does that protect the old world?",
+    key=lambda: "hardly: at least half as much is forgotten" if 0.5 < small / full < 1 else "?",
     choices={
-        "LoRA": "It has far fewer numbers to change things with.",
-        "all weights": "The old weights are frozen, but the update is added to them everywhere.",
-        "about the same": "",
+        "yes: the old loss hardly rises": "The old weights are frozen, but the update is added to them everywhere.",
+        "hardly: at least half as much is forgotten": "",
+        "no: more is forgotten than with all weights": "So it is in longer, gentler training, but not here.",
     },
-    because="At equal learning the old loss rises by a similar amount. How much is learned counts, and not the method.",
+    because="The update is added to the frozen weights for every text. Freezing keeps the weights, but not what the model does.",
 )
 
-# %% tags=["source-hidden"] deck="Who learns more forgets more, with both methods"
+# %% tags=["source-hidden"] deck="A higher rate learns more and forgets more, with both methods"
 dots = {name: [*points[name, low], *points[name, high]] for name, (low, high) in recipes.items()}
 figures.learned_and_forgotten(dots, before)
 
-# %% tags=["source-hidden"] evidence="forgets-the-same" tried="seeds"
-# Checked with every seed: the higher rate learns more and forgets more, and the methods are close.
+# %% tags=["source-hidden"] evidence="frozen-forgets" tried="seeds"
+# Checked with every seed: the higher rate learns more and forgets more, and freezing protects little.
 for name, (low, high) in recipes.items():
     for slow, fast in zip(points[name, low], points[name, high], strict=True):
         assert before[0] + 0.4 < slow[0] < fast[0] and before[1] < slow[1] < fast[1] - 0.04
-assert 0.6 < small / full < 1.5
+assert 0.5 < small / full < 1
 
 # %% [markdown]
-# With both methods, a model that learns more of the village forgets more of the old world, and at equal learning they forget about the same. [[forgets-the-same]] (The dots of rank 4 are a little lower here. In longer and gentler training the order turned around.) What LoRA saves is the memory of training and the space: the update is a small file, and taking it out brings the old model back.
+# With both methods the higher rate learns more of the village and forgets more of the old world, and **freezing the old weights hardly protects it**. [[frozen-forgets]] (Here rank 4 forgets a little less than all weights. With a higher rank, or in longer and gentler training, it forgets more.) What LoRA saves is the memory of training and the space: the update is a small file, and taking it out brings the old model back.
 
 # %%
 villager = village.taught(0.01, 4, 1)
@@ -641,9 +664,9 @@ n_all = sum(p.numel() for p in villager.parameters()) - n_update
 print(f"rank 4: {n_update:,} numbers next to {n_all:,}, {n_update / n_all:.0%}")
 
 # %% [markdown]
-# **Your task:** make the villager say another colour than silver. How hot must it be?
+# **Your task:** from which temperature on is *silver* less likely than all other words together? Which words come then?
 
-# %% deck="Task: how hot until it says another colour?"
+# %% deck="Task: from which temperature on is silver less likely than the rest?"
 from tinylm_classroom import sampling_view
 
 beginning = "\nOne snowy day, shy Felix strolled to Seaview. He carried a"
@@ -666,17 +689,17 @@ sampling_view(villager, village.tokenizer(), beginning, temperature=1.0, seed=18
 # %% [markdown]
 # ## What you have now
 # - A published model is named tensors and some settings, and a dictionary of names maps it to your parts. [[same-class]]
-# - The base of the angles and the eps leave no trace in the shapes. [[not-in-the-shapes]]
+# - The number of heads, the base of the angles and the eps leave no trace in the shapes. [[not-in-the-shapes]]
 # - In 4 bits, 32 weights share a scale and a minimum, so that a weight takes 5 bits. [[four-bits]]
 # - Rotary positions have two layouts. With the wrong one the model loads, is right at position 0, and has a far higher loss. [[mispaired]]
 # - Reordering the rows of q and k makes it right. [[layout]]
-# - Mistakes about positions are right at position 0, those about weights and ids are not. [[fingerprints]]
-# - A wrong base can hardly be seen in the loss. [[base-unseen]]
-# - A chat template makes a question a text that an answer follows. [[answers]]
-# - The same sentence takes seven times as many tokens in Hindi as in English. [[languages]]
-# - LoRA learns an update of low rank next to a frozen matrix. At equal learning it forgot about the same as training all weights. [[forgets-the-same]]
+# - A mistake that only changes attention scores (in angles, q or k) is right at position 0; one in v, o, gains or ids is wrong at once. [[fingerprints]]
+# - A base of 10,000 instead of 100,000 costs about 0.1 nats on a short text, so the loss alone does not show it. [[base-unseen]]
+# - A chat template marks who speaks, so that an answer follows a question, though not always a right one. [[answers]]
+# - One sentence takes seven times as many tokens in Hindi as in English, others four to nine times. [[languages]]
+# - LoRA learns an update of low rank next to a frozen matrix. Freezing hardly protects what the model could do: with both methods the higher rate learned more and forgot more. [[frozen-forgets]]
 #
-# You can now open a published model, check that you compute what it means, and teach it something.
+# You can now open a published model, check that you compute what it means, and teach a model something with a small update.
 #
 # Next, lesson 19: how to find a fault that raises no error.
 

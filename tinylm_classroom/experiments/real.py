@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from tinylm_lib.hub.assemble import skeleton
@@ -83,6 +84,27 @@ PROSE = {  # three texts by a person, to measure on
         "the door, so that the next person knows when it was done."
     ),
 }
+CAPITALS = {
+    "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo", "Germany": "Berlin", "Greece": "Athens",
+    "Egypt": "Cairo", "Russia": "Moscow", "Austria": "Vienna", "Norway": "Oslo", "Peru": "Lima",
+}  # fmt: skip
+IN_HINDI = {  # the two of six sentences that take the fewest and the most tokens, next to English
+    "My brother goes to school every day.": "मेरा भाई हर दिन स्कूल जाता है।",
+    "Everyone has the right to a nationality.": (
+        "प्रत्येक व्यक्ति को किसी भी राष्ट्र-विशेष को नागरिकता का अधिकार है।"
+    ),
+}
+
+
+def most_letters_of_hindi(lm: Any) -> int:
+    """How many letters and signs of Hindi a token of a model has at most."""
+    tokens = (lm.tokenizer.decode([token]) for token in range(lm.config.vocab_size))
+    return max(sum("\u0900" <= letter <= "\u097f" for letter in token) for token in tokens)
+
+
+def doubling(part: str) -> Edit:
+    """An edit of tensors that doubles each whose name contains `part`."""
+    return lambda name, tensor: 2 * tensor if part in name else tensor
 
 
 def real_file() -> Path | None:
@@ -135,7 +157,8 @@ class Real:
             return self.answers[key]
         if not self.file:
             raise LookupError(f"this is not in the recording; to ask the model itself: {how()}")
-        answer = json.loads(json.dumps(function(self, *args)))
+        with torch.no_grad():
+            answer = json.loads(json.dumps(function(self, *args)))
         if target := os.environ.get(RECORD):
             _note(Path(target), key, answer)
         return self.answers.setdefault(key, answer)

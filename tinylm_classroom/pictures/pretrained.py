@@ -11,9 +11,8 @@ from ..display.figures import axes, cells, display
 from ..display.theme import AXIS_COLORS, INK, SERIES
 
 TYPE = 20
-HUES = {"embed": "V", "attention": "H", "ffn": "F"}
+HUES = {"embed": "V", "attention": "H", "ffn.": "F"}
 EASE = torch.linspace(0, 1, 40).pow(2) * (3 - 2 * torch.linspace(0, 1, 40))
-NAMED = ("token_embd.weight", "blk.0.ffn_up.weight")
 
 
 def answers(said: Mapping[str, Mapping[str, float]]) -> None:
@@ -52,43 +51,46 @@ def answers(said: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def conversion(tensors: Sequence[tuple[str, str, int]]) -> None:
-    """Shows which tensor of a file becomes which part of ours: (name, our name, numbers)."""
-    sizes = {name: n for name, _, n in tensors}
-    ours = {name: our for name, our, _ in tensors}
-    left = _stacked(sorted(sizes), sizes)
-    right = _stacked(sorted(sizes, key=lambda name: _order(ours[name])), sizes)
+    """Shows which tensor of a file becomes which part of ours: (name, our name, numbers), in the
+    order of the file. Of the blocks it shows block 0.
+    """
+    ours = {
+        name: our for name, our, _ in tensors if our.split(".")[:1] != ["blocks"] or ".0." in our
+    }
+    right = {name: at for at, name in enumerate(sorted(ours, key=lambda name: _order(ours[name])))}
     title = "Each tensor becomes a part that you have built"
-    with axes(title, "left: the file, right: our model", "tensors by size", (9, 5)) as (fig, ax):
-        for name in sizes:
+    with axes(title, "left: the file, right: our model", "tensors", (9, 6)) as (fig, ax):
+        for at, name in enumerate(ours):
             letter = next((hue for part, hue in HUES.items() if part in ours[name]), "B")
+            middle = at + (right[name] - at) * EASE
             color = AXIS_COLORS[letter].light
-            low, high = (a + (b - a) * EASE for a, b in zip(left[name], right[name], strict=True))
-            ax.fill_between(torch.linspace(0, 1, 40), low, high, color=color, alpha=0.5, lw=0)
-            if name in NAMED:
-                at = sum(left[name]) / 2, sum(right[name]) / 2
-                ax.text(-0.03, at[0], name, ha="right", va="center", size=TYPE)
-                ax.text(1.03, at[1], ours[name], va="center", size=TYPE)
-        ax.set(xlim=(-0.75, 2.1), ylim=(1.02, -0.02), xticks=[], yticks=[])
+            ax.fill_between(
+                torch.linspace(0, 1, 40), middle - 0.4, middle + 0.4, color=color, alpha=0.6, lw=0
+            )
+            ax.text(-0.03, at, _short(name), ha="right", va="center", size=TYPE)
+            ax.text(1.03, right[name], _short(ours[name]), va="center", size=TYPE)
+        ax.set(xlim=(-0.9, 2.15), ylim=(len(ours) - 0.4, -0.6), xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
     display(
         fig,
         alt="Bands lead from the tensors of the file to the parts of our model.",
-        caption="Each band is a tensor, as wide as it is large. Two of them have their names.",
-        table={"in the file": list(NAMED), "in our model": [ours[name] for name in NAMED]},
+        caption="Block 0 and what is outside of the blocks. Green: embedding, purple: attention, "
+        "pink: feed-forward, grey: norms.",
+        table={"in the file": list(ours), "in our model": list(ours.values())},
     )
 
 
 def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> None:
     """Shows the error of the logits at some positions, a row for each mistake."""
     shown = torch.tensor([list(row) for row in errors.values()]).clamp(max=1)
-    title = "Each mistake has its fingerprint"
-    with axes(title, "position in the text", "mistake", (7.6, 4.2)) as (figure, ax):
+    title = "Wrong scores: right at position 0"
+    with axes(title, "position in the text", "mistake", (7.6, 4.7)) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, shown, shown, list(errors), [2] * len(errors))
         ax.set_xticks(range(len(at)), at)
     display(
         figure,
-        alt="Heat map: mistakes about positions are right at position 0, the others are not.",
+        alt="Heat map: mistakes that only change scores are right at position 0, others are not.",
         caption="Largest error of a logit, relative to the largest logit; 1.00 is that or more.",
         table={"mistake": list(errors)}
         | {f"position {p}": [f"{row[i]:.2f}" for row in errors.values()] for i, p in enumerate(at)},
@@ -97,7 +99,7 @@ def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> No
 
 def learned_and_forgotten(points: Mapping[str, Sequence[Any]], before: Sequence[float]) -> None:
     """Shows for each training how well it knows the village, and its loss on old stories."""
-    title = "Who learns more forgets more, with both methods"
+    title = "A higher rate learns more and forgets more"
     x = "probability of the village's words"
     y = "loss on old stories"
     with axes(title, x, y, (9.2, 4.8)) as (figure, ax):
@@ -121,18 +123,18 @@ def learned_and_forgotten(points: Mapping[str, Sequence[Any]], before: Sequence[
 def _order(ours: str) -> tuple:
     pieces = ours.split(".")
     rank = {"embed": 0, "blocks": 1, "final_norm": 2}[pieces[0]]
-    return rank, int(pieces[1]) if pieces[0] == "blocks" else 0, "ffn" in ours, ours
+    return (
+        rank,
+        int(pieces[1]) if pieces[0] == "blocks" else 0,
+        "ffn" in ours,
+        "norm" not in ours,
+        ours,
+    )
 
 
-def _stacked(names: Sequence[str], sizes: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    gap = 0.15 / len(names)
-    scale = (1 - gap * (len(names) - 1)) / sum(sizes.values())
-    at = 0.0
-    found = {}
-    for name in names:
-        found[name] = (at, at + scale * sizes[name])
-        at = found[name][1] + gap
-    return found
+def _short(name: str) -> str:
+    """A tensor's name without its block and without `weight`."""
+    return name.removeprefix("blk.0.").removeprefix("blocks.0.").removesuffix(".weight")
 
 
 def levels(numbers: torch.Tensor) -> None:

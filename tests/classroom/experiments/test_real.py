@@ -1,11 +1,22 @@
 import json
 from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tinylm_classroom.experiments import real as module
-from tinylm_classroom.experiments.real import PROSE, RECORDING, Real, real_file, real_model
+from tinylm_classroom.experiments.real import (
+    CAPITALS,
+    IN_HINDI,
+    PROSE,
+    RECORDING,
+    Real,
+    doubling,
+    most_letters_of_hindi,
+    real_file,
+    real_model,
+)
 from tinylm_lib import TransformerLM
 
 ITALY = "The capital of France is Paris, and the capital of Italy is"
@@ -75,6 +86,18 @@ def test_the_recording_is_small_and_of_this_lesson():
     answers = json.loads(RECORDING.read_text("utf-8"))
     assert RECORDING.stat().st_size < 200_000 and WORDS in answers
     assert all(f": symptoms({title!r},)" in answers for title in PROSE)
+    assert all(WORDS.replace("Italy", country) in answers for country in CAPITALS)
+    assert all(f": n_tokens({text!r},)" in answers for pair in IN_HINDI.items() for text in pair)
+
+
+def test_only_the_part_is_doubled_and_letters_of_hindi_are_counted_in_each_token():
+    weight = torch.ones(2, 2)
+    assert torch.equal(doubling("k_proj")("blocks.0.attention.k_proj.weight", weight), 2 * weight)
+    assert doubling("k_proj")("blocks.0.attention.q_proj.weight", weight) is weight
+    tokens = ["a", " क", "कि", "ab"]
+    tokenizer = SimpleNamespace(decode=lambda ids: tokens[ids[0]])
+    model = SimpleNamespace(tokenizer=tokenizer, config=SimpleNamespace(vocab_size=4))
+    assert most_letters_of_hindi(model) == 2
 
 
 def test_a_file_that_is_not_the_one_is_refused(monkeypatch, tmp_path):

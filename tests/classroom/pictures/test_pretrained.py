@@ -26,18 +26,20 @@ def test_each_next_word_is_a_bar_and_the_title_has_the_likeliest(shown):
     assert facts["table"]["probability"] == (0.25, 0.125, 0.75, 0.0625)
 
 
-def test_each_tensor_is_a_band_as_wide_as_it_is_large(shown):
+def test_each_tensor_is_a_band_from_its_row_in_the_file_to_its_row_in_the_model(shown):
     tensors = [
-        ("blk.0.attn_q.weight", "blocks.0.attention.q_proj.weight", 300),
         ("blk.0.ffn_up.weight", "blocks.0.ffn.up_proj.weight", 600),
+        ("blk.0.attn_q.weight", "blocks.0.attention.q_proj.weight", 300),
+        ("blk.1.attn_q.weight", "blocks.1.attention.q_proj.weight", 300),
         ("token_embd.weight", "embed.weight", 100),
     ]
     pretrained.conversion(tensors)
     ax = shown[0][0].axes[0]
-    at_the_left = [band.get_paths()[0].vertices for band in ax.collections]
-    heights = [float(path[path[:, 0] == 0][:, 1].max() - path[path[:, 0] == 0][:, 1].min()) for path in at_the_left]
-    assert [h / heights[2] for h in heights] == pytest.approx([3, 6, 1])
-    assert {"token_embd.weight", "embed.weight", "blocks.0.ffn.up_proj.weight"} <= set(written(ax))
+    paths = [band.get_paths()[0].vertices for band in ax.collections]
+    edges = [[path[path[:, 0] == side][:, 1] for side in (0, 1)] for path in paths]
+    ends = [[float(edge.min() + edge.max()) / 2 for edge in both] for both in edges]
+    assert torch.tensor(ends).round(decimals=3).tolist() == [[0, 2], [1, 1], [2, 0]]
+    assert written(ax) == ["ffn_up", "ffn.up_proj", "attn_q", "attention.q_proj", "token_embd", "embed"]
 
 
 def test_the_fingerprints_stop_at_one(shown):
