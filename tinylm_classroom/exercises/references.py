@@ -118,7 +118,9 @@ def dpo_loss(
         "only the rejected": lambda: -bad,
         "sum of both": lambda: good + bad,
         "ratios": lambda: good.exp() - bad.exp(),
-        "ratio of logarithms": lambda: (chosen / ref_chosen).log() - (rejected / ref_rejected).log(),
+        "ratio of logarithms": lambda: (
+            (chosen / ref_chosen).log() - (rejected / ref_rejected).log()
+        ),
         "beta on the chosen alone": lambda: good - bad / beta,
     })  # fmt: skip
     inside = chosen_of(on, beta, {

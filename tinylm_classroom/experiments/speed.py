@@ -179,7 +179,8 @@ class Stacked(nn.Module):
 
     def __init__(self, old: Any):
         super().__init__()
-        self.old, self.rotation = old, old.rotation
+        self.old = old
+        self.rotation = old.rotation
         maps = [old.q_proj.weight, old.k_proj.weight, old.v_proj.weight]
         self.qkv = Linear(maps[0].shape[1], sum(map(len, maps)))
         self.qkv.weight.data = torch.cat(maps).detach()  # (3*C, C)
@@ -188,7 +189,8 @@ class Stacked(nn.Module):
         """x (B, T, C). Returns (B, T, C)."""
         old = self.old
         q, k, v = (old.split(each) for each in self.qkv(x).chunk(3, dim=-1))
-        q, k = old.rotation(old.q_norm(q), at), old.rotation(old.k_norm(k), at)
+        q = old.rotation(old.q_norm(q), at)
+        k = old.rotation(old.k_norm(k), at)
         return old.o_proj(old.mix(q, *extend(k, v)))
 
 
