@@ -251,7 +251,7 @@ if check("compute_optimal", compute_optimal).passed:
 hint("compute_optimal")
 
 # %% [markdown] tags=["solution"]
-# With $D = rN$ the compute is $6 r N^2$. Divide by $6r$, then take the root, and the tokens follow. Common mistakes: the ratio outside the root, no 6, and 2 instead of 6 (the forward pass alone). Four times the compute buys twice the parameters *and* twice the tokens. The plan is nearly Chinchilla's, of 70 billion parameters and 1.4 trillion tokens (section 5).
+# With $D = rN$ the compute is $6 r N^2$. Divide by $6r$, then take the root, and the tokens follow. Common mistakes: the ratio outside the root, no 6, and 2 instead of 6 (the forward pass alone). Four times the compute buys twice the parameters *and* twice the tokens. The plan is nearly Chinchilla's (section 5).
 
 # %% [markdown] tags=["note"]
 # **Say.** A loss is one number for all words. What does a model with a lower loss know that the other does not?
@@ -275,7 +275,7 @@ hint("compute_optimal")
 # %% tags=["source-hidden"] deck="The loss falls from 1.3 to about 1. What is known now?"
 nine = scale.all_seeds(budgets[2], 47_392)
 predict(
-    "From the best model of the second budget to that of the third the loss falls from 1.3 to about 1. Of nearly the third one's size, 47,392 parameters, nine were trained, with nine seeds. How many of the six kinds of words does such a model know almost completely (below 0.1 nats)?",
+    "From the best model of the second budget to that of the third the loss falls from 1.3 to about 1. Nine models of nearly the third one's size were trained, with nine seeds. How many of the six kinds of words does such a model know almost completely (below 0.1 nats)?",
     key=lambda: "one or two" if {len(scale.known(run)) for run in nine} == {1, 2} else "?",
     choices={
         "all six": "That would be progress everywhere. Skills arrive one after the other.",

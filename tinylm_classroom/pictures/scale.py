@@ -221,8 +221,8 @@ def beyond(
             label = f"{budget / 1e9:.0f} billion" + ("" if budget in fitted else ", predicted")
             if budget not in fitted:
                 last = max(same, key=lambda run: run.size)
-                text = {"va": "top", "ha": "center", "size": TYPE, "color": color}
-                ax.text(last.size, last.loss - 0.08, "measured", **text)
+                text = {"va": "top", "ha": "left", "size": TYPE, "color": color}
+                ax.text(0.8 * last.size, last.loss - 0.06, "measured", **text)
             where = {"va": "center", "size": TYPE, "color": color, "weight": "bold"}
             ax.text(along[-1] * 1.05, says[-1], label, **where)
         ax.axhline(floor, **LEVEL)
@@ -264,14 +264,16 @@ def formula(valley: Callable[..., Any], exponent: int, ratio: float) -> None:
             )
             stars.append((best, lowest))
             where = {"va": "center", "size": TYPE, "color": SERIES[0] if strong else QUIET}
-            below = where | {"va": "top", "ha": "center", "weight": "bold" if strong else "normal"}
-            ax.text(best, lowest - 0.09, f"{10.0**each / 6 / best**2:.0f}", **below)
+            up = each < 25  # the last star has a curve above it
+            near_star = where | {"va": "bottom" if up else "top", "ha": "center"}
+            y = lowest + (0.11 if up else -0.08)
+            ax.text(best, y, f"{10.0**each / 6 / best**2:.0f}", **near_star)
             ax.text(sizes[near][-1] * 1.15, losses[near][-1], f"$10^{{{each}}}$ FLOPs", **where)
         size = math.sqrt(chosen / 6 / ratio)
         sizes, losses, best = valley(chosen)
         here = losses[(sizes - size).abs().argmin()].item()
         ax.plot(size, here, "o", ms=17, color=SERIES[1], mec=INK, zorder=7)
-        ax.set(xscale="log", xlim=(3e6, 6e13), ylim=(1.7, 4.9))
+        ax.set(xscale="log", xlim=(3e6, 6e13), ylim=(1.5, 4.9))
         ax.set_xticks([1e7, 1e8, 1e9, 1e10, 1e11, 1e12], ["0.01", "0.1", "1", "10", "100", "1,000"])
         ax.minorticks_off()
         set_type(ax, TYPE)
@@ -279,7 +281,7 @@ def formula(valley: Callable[..., Any], exponent: int, ratio: float) -> None:
     tokens = ratio * size
     says = (
         f"{_large(size)} parameters read {_large(tokens)} tokens: predicted loss {here:.3f}. "
-        f"The best size is {_large(best)}: {losses.min().item():.3f}. Below each star: its tokens "
+        f"The best size is {_large(best)}: {losses.min().item():.3f}. At each star: its tokens "
         "for each parameter."
     )
     display(
