@@ -21,9 +21,9 @@
 # - *4 times as many tokens* (`4`): Each token costs more now, because the model is larger.
 # - *C is the width of the model* (from the room): Until lesson 14 it was. Here C is the compute, as in the papers.
 #
-# **Cut if short.** The table of three models; say that 6 N D is right to about a seventh.
+# **Cut if short.** The table of four models; say that 6 N D is right to about a fifth.
 #
-# **Tried.** Section 1's contest, each seed alone: 11,820 parameters win both times, 1.41 against 1.43 and 1.47 for the next size and 1.71 and 1.72 for the smallest; with 16 texts for each update 7,240 and 11,820 win (1.83 and 1.80).
+# **Tried.** Section 1's contest, each seed alone: 11,820 parameters win both times, 1.41 against 1.43 and 1.47 for the next size and 1.71 and 1.72 for the smallest; with 16 texts for each update 7,240 and 11,820 win (1.83 and 1.80). 6 N D of the recorded sizes, in their texts of 128 tokens: 7.24 (3,108 parameters), 6.97 (11,820), 6.65 (47,392), 6.26 (484,288), so the smallest spent up to 9 % more than 47,392.
 
 # %% [markdown]
 # ## 1. Two things to buy
@@ -46,7 +46,7 @@ def spend(size=3_108):
 control(spend, size=sorted({run.size for run in same_budget}))
 
 # %% [markdown]
-# **Your task:** find the size with the lowest loss.
+# **Your task:** choose the size with the lowest loss. How many tokens does it read for each of its parameters?
 #
 # The rectangle's sides are the parameters N and the tokens D, and its area is always the same. For each parameter and each token, training takes 2 FLOPs in the forward pass and 4 in the backward pass, so the compute is nearly
 #
@@ -63,16 +63,17 @@ shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 configs = {"shipped": model.config, "GPT-2 small": preset("gpt2")}
 configs |= {"Llama 2 7B": preset("llama", "2-7b")}
-short = 16  # try 64
+configs |= {"our smallest": scale.small(tokenizer, 4, 0).config}
+short = 16  # try 4
 for name, config in configs.items():
     N = count_parameters(config).total
     lengths = (config.max_seq_len, short)
     full, few = (training_flops(config, 1, T) / T / N for T in lengths)
     print(f"{name:<12} {N:>13,} parameters: {full:.2f} N D, short texts {few:.2f} N D")
-    assert few < full < 7
+    assert few < 6 < full < 7.5
 
 # %% [markdown]
-# In texts of full length all three need a little more than 6 N D, and in short ones a little less. [[six-n-d]]
+# In texts of full length all four need more than 6 N D, our smallest model most, and in texts of 16 tokens less. [[six-n-d]]
 
 # %% tags=["source-hidden"] deck="Four times the compute, a model twice as large: how many tokens?"
 predict(
@@ -103,22 +104,22 @@ predict(
 #
 # **Cut if short.** The second recipe; say its result: the valley remains, and it is flatter.
 #
-# **Tried.** The older record had 16 texts for each update, and its best size grew with each budget. With 4 texts it is 11,810, 17,239, 52,615 and 46,031: the last valley is so flat that the two seeds give 32,000 and 57,000. Without any one size: 10,000 to 12,000, 16,000 to 20,000, 49,000 to 57,000, 36,000 to 51,000. So "it grows with each budget" has fallen, and "the tokens grow" holds in all 12 subsets. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion).
+# **Tried.** Best sizes 11,810, 17,239, 52,615 and 72,204. Without any one size (10 subsets) and with each seed alone: sizes and tokens grow with each budget in 11 of 12; the exception is the subset without 17,040 parameters, the smallest size of the fourth budget (46,031). An earlier record had no run there, so its fourth valley had no left side, and we wrote that the best size does not grow. In all 44 pairs of recorded runs with equal text (within 10 %) the larger model has the lower loss. With equal compute 47,392 parameters beat 11,820 at 160 billion FLOPs (1.07 and 0.97 against 1.27 and 1.20); at 40 billion FLOPs 7,240 and 47,392 tie. The live contest, eight other seeds: 1.77 to 1.86 against 2.50 to 2.57 at equal compute, 1.36 to 1.40 with equal text; half the learning rates 2.1, 2.8, 1.4, twice the rates 1.7, 2.4 to 2.5, 1.4. With 16, 8, 4, 2 and 1 text for each update at 4 billion FLOPs: 2.7, 2.1, 1.8, 1.7 and 1.6 for the smaller model, 3.4, 2.8, 2.5, 2.3 and 2.2 for the larger one, so 4 is honest and not the best. The rise from the best size to the largest, 4 texts and 16 texts: 0.33 and 0.53, 0.31 and 0.53 (10 billion FLOPs, two seeds), 0.12 and 0.50, 0.15 and 0.52 (40 billion). From 11,820 to 47,392 parameters at 10 billion FLOPs, with 16, 4, 2 and 1 texts: 0.52, 0.32, 0.16 and 0.15 (means of two seeds; with 1 text 0.12 with both learning rates halved or doubled, too), so at least half of that slope is the recipe.
 
 # %% [markdown]
 # ## 2. One budget, many sizes
 # Here are four budgets, each four times the one before. Two seeds for each size were recorded, with 4 texts for each update (`tools/scaling.py`). A star marks the lowest point of a parabola through each budget's losses, over the logarithm of the size, as in [Hoffmann et al. (2022)](https://arxiv.org/abs/2203.15556), section 3.2.
 
 # %% slide="skip"
-world = scale.stories(tokenizer, 2_000)  # to read, and 300 new stories with their floor
+world = scale.stories(tokenizer, 2_000)  # for training; 300 new ones for the loss
 
 # %% tags=["source-hidden"] deck="The best size was 12,000 parameters. And with 64 times the compute?"
 predict(
     "With 10 billion FLOPs about 12,000 parameters were best. Which size is best with 64 times the compute?",
-    key=lambda: "about 50,000" if 25_000 < scale.best_spent(recorded)[0][3] < 100_000 else "?",
+    key=lambda: "about 70,000" if 60_000 < scale.best_spent(recorded)[0][3] < 80_000 else "?",
     choices={
         "about 12,000": "Then all of it would be spent on text. A model of this size cannot use so much.",
-        "about 50,000": "",
+        "about 70,000": "",
         "about 770,000": "Then all of it would be spent on parameters, and such a model would read no more text than before.",
     },
     because="The compute is best spent on both: on a larger model and on more text for it.",
@@ -138,18 +139,19 @@ for budget, N in best.items():
     each = f"{D / N:.0f} per parameter"
     print(f"{budget:.1e} FLOPs: {N:>6,.0f} parameters, {D:>9,.0f} tokens, {each}")
 # END
+at_least = 20_000  # try 40_000
+fourth = scale.of_budget(recorded, budgets[3])
+sizes_left = [run for run in fourth if run.size > at_least]
+print(f"The fourth without smaller sizes: {scale.best_of(sizes_left):,.0f} parameters")
 
 # %% tags=["source-hidden"] evidence="valleys" tried="held-out"
-# Checked without any one of the sizes, and with each seed alone: the best model of each budget reads more text than
-# that of the one before, and over all budgets it grows.
-subsets = [[run for run in recorded if run.size != n] for n in sorted({run.size for run in recorded})]
-subsets += [[run for run in recorded if run.seed == seed] for seed in (0, 1)]
-for some in subsets:
+# Checked with each seed alone, and without any one of the sizes; the exception is the left end of the fourth valley.
+for name, some in scale.subsets(recorded).items():
     sizes_of, tokens_of = scale.best_spent(some)
-    assert tokens_of == sorted(tokens_of) and sizes_of[3] > 2 * sizes_of[0]
+    assert tokens_of == sorted(tokens_of) and (sizes_of == sorted(sizes_of)) == (name != "without 17,040")
 
 # %% [markdown]
-# The best model of a larger budget reads more text each time, and over all four budgets it also grows. [[valleys]] But the bottoms are flat, so the exact sizes are rough: from the third budget to the fourth the best size does not grow, and for the fourth one the two seeds disagree by nearly a factor of two.
+# The best model of a larger budget is larger, and it reads more text. [[valleys]] But the bottoms are flat, so the exact sizes are rough: the last line shows the fourth star without the smallest size of its budget. It moves far to the left, below the third one: a valley needs both of its sides.
 #
 # ### Break it: hold something else equal
 # A colleague compares sizes after equal numbers of *tokens*. We train two sizes ourselves, with three seeds.
@@ -170,9 +172,9 @@ losses = {}
 for width, size in sizes.items():
     name = f"{size:,} parameters, {reads[width]:,.0f} tokens"
     losses[name] = [loss_after(width, reads[width], seed) for seed in SEEDS]
+at_equal_compute = list(losses.values())
 
 # %% tags=["source-hidden"] deck="Now the larger model reads as much text as the smaller one. Which wins?"
-at_equal_compute = list(losses.values())
 same_text = [loss_after(32, reads[8], seed) for seed in SEEDS]
 smaller_first = max(at_equal_compute[0]) < min(at_equal_compute[1])
 larger_then = max(same_text) < min(at_equal_compute[0])
@@ -197,14 +199,16 @@ for name, of_seeds in losses.items():
 # END
 
 # %% tags=["source-hidden"] evidence="equal-what" tried="seeds"
-# Checked: with all seeds the smaller model wins at equal compute, and the larger one with equal text.
+# Checked with all seeds; with equal text in all pairs of recorded runs, too, and at 160 billion FLOPs.
 assert smaller_first and larger_then and 6 < sizes[32] / sizes[8] < 7
+small_one, large_one = ([run.loss for run in scale.all_seeds(1.6e11, n)] for n in (11_820, 47_392))
+assert max(large_one) < min(small_one) and all(a > b for a, b in scale.losses_of_equal_text(recorded))
 
 # %% [markdown]
-# Each line is true. But the winner with equal text spent more than six times the compute. [[equal-what]] If you compare sizes, say what you held equal.
+# Each line is true. But the winner with equal text spent more than six times the compute. [[equal-what]] And with more compute the contest turns round: in the record of 160 billion FLOPs 47,392 parameters beat 11,820. If you compare sizes, say what you held equal.
 #
 # ### Is it the size, or the recipe?
-# The largest models of a budget make few updates. Does their slope come from that? Here is 10 billion FLOPs again, with 16 texts for each update and so a quarter of the updates:
+# Each curve rises to the right. Is that only because the largest models make the fewest updates? Here is 10 billion FLOPs again, with 16 texts for each update and so a quarter of the updates:
 
 # %% tags=["source-hidden"] deck="16 texts for each update: worse, and a steeper slope"
 by_recipe = {"4 texts": same_budget, "16 texts": scale.of_budget(scale.recorded(16), 1e10)}
@@ -215,15 +219,13 @@ figures.recipes(by_recipe, "16 texts for each update: worse, and a steeper slope
 for budget, seed in ((1e10, 0), (1e10, 1), (4e10, 0), (4e10, 1)):
     rises = [scale.rise(runs, budget, seed) for runs in (recorded, scale.recorded(16))]
     assert 0.1 < rises[0] < 0.7 * rises[1]
-extra = [scale.mean_loss(by_recipe["16 texts"], n) - scale.mean_loss(same_budget, n) for n in (3_108, 11_820, 47_392)]
-assert 0.15 < extra[0] < extra[1] < extra[2]
 
 # %% [markdown]
-# With 16 texts every size is worse, and the larger ones most, which make the fewest updates. So a part of the slope is the recipe, but with both recipes it is there. [[second-recipe]] A valley belongs to a recipe as well as to a language, and anyone who compares sizes must tune the recipe at each size.
+# With 16 texts, at the same learning rate, every size is worse, most of all the largest ones, because they make the fewest updates. So a part of the slope is the recipe, but with both recipes it is there. [[second-recipe]] A valley belongs to a recipe as well as to a language, and anyone who compares sizes must tune the recipe at each size.
 
 # %% [markdown]
 # ### Your turn: plan a training
-# If the best models of all budgets had the same number of tokens for each parameter, section 1 would be enough to plan a training. Solve $C = 6ND$ for a given ratio $D / N$.
+# If the best models of all budgets had the same number of tokens for each parameter, section 1 would be enough to plan a training. Solve $C = 6ND$ for a given ratio $D / N$. With your function the check plans a famous model: whose is it?
 
 
 # %% tags=["exercise"] name="compute_optimal" minutes=8 difficulty=1 deck="Your turn: plan a training"
@@ -242,12 +244,14 @@ def compute_optimal(flops, tokens_per_parameter):
 # %% tags=["check"]
 if check("compute_optimal", compute_optimal).passed:
     keep("compute_optimal", compute_optimal)
+    size, text = compute_optimal(5.76e23, tokens_per_parameter=20)
+    print(f"{size / 1e9:.1f} billion parameters, {text / 1e12:.2f} trillion tokens")
 
 # %% slide="skip"
 hint("compute_optimal")
 
 # %% [markdown] tags=["solution"]
-# With $D = rN$ the compute is $6 r N^2$. Divide by $6r$, then take the root, and the tokens follow. Common mistakes: the ratio outside the root, no 6, and 2 instead of 6 (the forward pass alone). Four times the compute buys twice the parameters *and* twice the tokens.
+# With $D = rN$ the compute is $6 r N^2$. Divide by $6r$, then take the root, and the tokens follow. Common mistakes: the ratio outside the root, no 6, and 2 instead of 6 (the forward pass alone). Four times the compute buys twice the parameters *and* twice the tokens. The plan is nearly Chinchilla's (section 5).
 
 # %% [markdown] tags=["note"]
 # **Say.** A loss is one number for all words. What does a model with a lower loss know that the other does not?
@@ -257,51 +261,51 @@ hint("compute_optimal")
 # **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
-# - *All kinds get better together* (`all of them`): Look at the panels: they fall at different losses.
+# - *All kinds get better together* (`all six`): Look at the panels: they fall at different losses.
 # - *A jump shows that something new has emerged* (from the room): First look at a measure that can move gradually. Here it is the distance from the exact distribution, and some skills fall steeply in it, too.
 #
 # **Cut if short.** The two models with the same loss.
 #
-# **Tried.** All 52 recorded runs with 4 texts. Above a loss of 1.3 no kind but pronouns is below 2.4 nats. In an older record with 16 texts for each update the order was the same. Pairs that differ in their seed alone and have losses within 0.02: 0.98 (places, 141,824 parameters) and 0.83 (places, 287,968 parameters) are the largest differences in the fraction right; an older record had a third pair (1.01 and 1.00: places 16 % and all).
+# **Tried.** All 54 recorded runs with 4 texts, and seven more seeds of 47,392 parameters at 160 billion FLOPs. Above a loss of 1.3 no kind but pronouns is below 2.4 nats. Of those nine seeds seven know the pronouns and five the places, three of them both; in two the places come before the pronouns (0.51 and 0.52 nats), so "pronouns first" holds in most runs only. Of 61 runs 14 know the places, 43 do not (3.0 nats and more), and four are between. Pairs that differ in their seed alone and have losses within 0.02: 0.98 (places, 141,824 parameters) and 0.83 (places, 287,968 parameters) are the largest differences in the fraction right of 12 pairs, the others at most 0.36; of the nine seeds 0 and 7 (1.071 and 1.073): places 3 % and all.
 
 # %% [markdown]
 # ## 3. What the loss hides
 # The loss falls from valley to valley. Does a model get a little better at everything? In StoryWorld some words are determined by an earlier sentence: *he* or *she*, a name, an object, a place, a quotation or a trait. For each kind we measure the **Kullback-Leibler divergence** (lesson 03) of the model's distribution from the exact one, in nats. At 0 the model knows all that can be known.
 
-# %% tags=["source-hidden"] deck="The loss falls from 1.3 to 1.0. What is known now?"
-at_best = {budget: scale.nats_at(recorded, budget, best[budget]) for budget in budgets}
-known = [kind for kind, nats in at_best[budgets[2]].items() if nats < 0.1]
+# %% tags=["source-hidden"] deck="The loss falls from 1.3 to about 1. What is known now?"
+nine = scale.all_seeds(budgets[2], 47_392)
 predict(
-    "From the best model of the second budget to that of the third the loss falls from 1.3 to 1.0. Which of the six kinds of words does the third one know almost completely (below 0.1 nats)?",
-    key=lambda: "one of them" if known == ["pronoun"] else "?",
+    "From the best model of the second budget to that of the third the loss falls from 1.3 to about 1. Nine models of nearly the third one's size were trained, with nine seeds. How many of the six kinds of words does such a model know almost completely (below 0.1 nats)?",
+    key=lambda: "one or two" if {len(scale.known(run)) for run in nine} == {1, 2} else "?",
     choices={
-        "all of them": "That would be progress everywhere. Skills arrive one after the other.",
-        "one of them": "",
-        "none of them": "Then the loss would fall by better guesses alone. Something is looked up now.",
+        "all six": "That would be progress everywhere. Skills arrive one after the other.",
+        "one or two": "",
+        "none": "Then the loss would fall by better guesses alone. Something is looked up now.",
     },
-    because="Pronouns are known. Names, places and traits have begun, objects and quotations hardly.",
+    because="Seven of the nine know the pronouns, five the places, three of them both. The seed decides.",
 )
 
 # %% tags=["source-hidden"] deck="Skills arrive one after the other"
-figures.skills(recorded, *scale.nats_and_loss(model, tokenizer, world))
+figures.skills([*recorded, *nine[2:]], *scale.nats_and_loss(model, tokenizer, world))
 
 # %% tags=["source-hidden"] evidence="one-kind" tried="held-out"
-# Checked with all runs: above a loss of 1.3 nothing but pronouns is looked up; near the best size of the largest budget
-# pronouns, names and places are known, and quotations are not.
+# Checked: above a loss of 1.3 nothing but pronouns is looked up; most runs know pronouns first, not all of nine seeds.
 early = [run.nats for run in recorded if run.loss > 1.3]
-late = [run.nats for run in scale.of_budget(recorded, budgets[3]) if 30_000 < run.size < 50_000]
-assert len(early) > 20 and min(min(nats[1:]) for nats in early) > 2.4
-assert len(late) == 4 and max(max(nats[i] for i in (0, 1, 3)) for nats in late) < 0.15 < 0.5 < min(n[4] for n in late)
+known = [scale.known(run) for run in recorded if scale.known(run)]
+assert len(early) > 20 and min(min(nats[1:]) for nats in early) > 2.4 and all("pronoun" in each for each in known)
+assert {("pronoun",), ("place",), ("pronoun", "place")} == {tuple(scale.known(run)) for run in nine}
 
 # %% [markdown]
-# No run with a loss above 1.3 looks up anything but pronouns, so down to there the loss falls because the models learn which words are frequent and which follow which. Pronouns come first, then in most runs names and places; at the best size of the largest budget quotations are not known yet. [[one-kind]] Does the loss determine what a model knows? Here are two runs that differ in their seed alone:
+# No run with a loss above 1.3 looks up anything but pronouns, so down to there the loss falls because the models learn which words are frequent and which follow which. Pronouns come first in most runs, and names improve gradually. Which of places, objects and traits comes next differs from seed to seed, and no run knows the quotations. [[one-kind]] Here is the most different pair of runs with one size and budget, and losses within 0.02:
 
 # %% deck="The same loss, other skills"
-within = 0.02  # try 0.05
+within = 0.02  # try 0.005
+n_pairs = len(scale.pairs_alike(recorded, within))
 first, second = scale.alike(recorded, within)
 both_right = list(zip(scale.KINDS, first.right, second.right, strict=True))
 # ESSENTIAL
-print(f"{first.size:,} parameters, loss {first.loss:.2f} and {second.loss:.2f}, right:")
+print(f"{n_pairs} pairs; the most different one has {first.size:,} parameters.")
+print(f"Its losses are {first.loss:.2f} and {second.loss:.2f}; right:")
 for kind, by_first, by_second in both_right:
     print(f"{kind:<10} {by_first:5.0%} {by_second:5.0%}")
 # END
@@ -309,12 +313,12 @@ for kind, by_first, by_second in both_right:
 # %% tags=["source-hidden"] evidence="same-loss" tried="seeds"
 # Checked: two pairs of runs that differ in their seed alone have losses within 0.02, and a kind that one knows.
 differences = [scale.other_skills(*both) for both in scale.pairs_alike(recorded, 0.02)]
-assert sum(far > 0.8 for far in differences) >= 2
+assert len(differences) == 12 and sum(far > 0.8 for far in differences) == 2
 
 # %% [markdown]
-# Their losses differ by 0.01, yet one knows all places and the other nearly none, while the other knows all objects. So the same loss can hide different skills, and a part of their order is chance. [[same-loss]]
+# Their losses differ by 0.01, yet one knows all places and the other nearly all objects. Both pairs below a loss of 1.3 differ like this. So the same loss can hide different skills, and a part of their order is chance. [[same-loss]]
 #
-# Steps like these in large models were called *emergent abilities* ([Wei et al. 2022](https://arxiv.org/abs/2206.07682)). Many of them come from the measure: a fraction of right answers jumps where the probability grows smoothly ([Schaeffer et al. 2023](https://arxiv.org/abs/2304.15004)). That is why the picture shows nats.
+# Steps like these in large models were called *emergent abilities* ([Wei et al. 2022](https://arxiv.org/abs/2206.07682)). Many of them come from the measure: a fraction of right answers jumps where the probability grows smoothly ([Schaeffer et al. 2023](https://arxiv.org/abs/2304.15004)). But ours are steps in nats, too: hardly a run is between 3 nats and 0 for places.
 
 # %% [markdown] tags=["note"]
 # **Say.** Labs plan trainings that they can afford only once. So they fit a curve to many small runs and read it far to the right. How far may one trust it? Here we have the next budget, and we know the floor.
@@ -329,7 +333,7 @@ assert sum(far > 0.8 for far in differences) >= 2
 #
 # **Cut if short.** The shape trace.
 #
-# **Tried.** Fitted to two budgets, the law misses the third by up to 0.20 and the fourth by 0.15 to 0.38. Fitted to three, the fourth by 0.08 to 0.30, always too high; the spread of the seeds is 0.03. E with three budgets 0.83, with all 0.24, with one seed 0.23 and 0.25, without one size -0.12 to 0.40; the floor is 0.66. On a grid of four sizes and four lengths, 16 texts and three seeds, E went from below 0 to above the floor.
+# **Tried.** Fitted to two budgets, the law misses the third by up to 0.20 and the fourth by 0.15 to 0.38. Fitted to three, the fourth by 0.08 to 0.30 (mean 0.18), always too high; the spread of the seeds is 0.03. With E fixed anywhere from 0 to the floor the mean miss is 0.09 to 0.16, and in 100 bootstrap samples of the points 0.11 to 0.23 (5 to 95 %). E with three budgets 0.83, with all 0.24, with one seed 0.23 and 0.24, without one size 0.21 to 0.39; the floor is 0.66. These ranges look like precision; the error with E fixed at 0, 0.2, 0.4, 0.5 and the floor is 0.071, 0.070, 0.071, 0.071 and 0.077. On a grid of four sizes and four lengths, 16 texts and three seeds, E went from below 0 to above the floor.
 
 # %% [markdown]
 # ## 4. A law, and what it cannot know
@@ -387,46 +391,58 @@ law = fit(points)
 print(", ".join(f"{name} = {value:.2f}" for name, value in law.items()))
 
 # %% tags=["source-hidden"] deck="The law is fitted to three budgets. What will it say of the fourth?"
-largest = scale.of_budget(recorded, budgets[3])
-misses = [predicted(law, run.size, run.budget / 6 / run.size) - run.loss for run in largest]
+misses = [predicted(law, run.size, run.budget / 6 / run.size) - run.loss for run in fourth]
 predict(
-    "The law was fitted to three budgets. How will it predict the losses of the fourth?",
+    "The law was fitted to three budgets. Will its predictions for the fourth be too low or too high?",
     key=lambda: "too high" if min(misses) > 0.05 else "too low" if max(misses) < -0.05 else "?",
     choices={
-        "too low": "So it would be if the models had learned nearly everything. Look at section 3: they have just begun to look things up.",
+        "too low": "This would be right if the models had learned nearly everything. Look at section 3: they have just begun to look things up.",
         "too high": "",
-        "about right": "So it would be if the losses followed the formula. But skills arrive in steps.",
+        "about right": "This would be right if the losses followed the formula. But skills arrive in steps.",
     },
-    because="The formula is smooth. Our losses wait near 1.3, and fall again when more kinds of words are looked up.",
+    because="The formula is smooth. Our losses stay near 1.3 for long, and fall again when more kinds of words are looked up.",
 )
 
 # %% tags=["source-hidden"] deck="The law misses the next budget"
 figures.beyond(recorded, lambda N, D: predicted(law, N, D), budgets[:3], world.floor, "The law misses the next budget")
 
 # %% [markdown]
-# And how well is $E$ known? We fit to all runs, then to each seed alone, and without each size:
+# And how well is $E$ known? We fit to all runs, then fix E and find the smallest error that the other constants allow:
 
 # %%
-refits = {"all runs": [fit(scale.as_points(recorded))]}
-refits["one seed"] = [fit(scale.as_points(recorded, seed=seed)) for seed in (0, 1)]
-all_sizes = sorted({run.size for run in recorded})
-refits["one size less"] = [fit(scale.as_points(recorded, without=n)) for n in all_sizes]
-lowest = min(run.loss for run in largest)
+from itertools import product
+
+
+def error_with(E, runs):
+    """The smallest root mean squared error with this E."""
+    N, D, loss = runs.T
+    errors = []
+    for a, b in product(EXPONENTS, EXPONENTS):
+        columns = torch.stack([N**-a, D**-b], dim=1)  # (R, 2)
+        constants = torch.linalg.lstsq(columns, loss - E).solution  # (2)
+        missed_by = columns @ constants + E - loss  # (R)
+        errors.append(missed_by.square().mean().sqrt().item())
+    return min(errors)
+
+
+every = scale.as_points(recorded)
+of_all = fit(every)["E"]
+lowest = min(run.loss for run in fourth)
 print(f"three budgets: E {law['E']:.2f}; the next budget's best loss {lowest:.2f}")
-for name, laws in refits.items():
-    E = [of_some["E"] for of_some in laws]
-    print(f"{name:<13}: E {min(E):.2f} to {max(E):.2f}, floor {world.floor:.2f}")
+print(f"all runs: E {of_all:.2f}, floor {world.floor:.2f}")
+guesses = [0.0, 0.25, 0.5]  # try [0.8, 1.0]
+for E in [*guesses, world.floor, of_all]:
+    print(f"all runs, E fixed at {E:.2f}: error {error_with(E, every):.3f}")
 
 # %% tags=["source-hidden"] evidence="law-misses" tried="held-out"
-# Checked: each run of the budget that the fit has not seen is missed by several times the spread of the seeds; E of
-# three budgets is above losses that were measured, E of all of them is below the floor, with each seed and size less.
-spread = scale.spread_of_seeds(recorded)
-assert spread < 0.05 and min(misses) > 0.06 and sum(misses) / len(misses) > 4 * spread
-assert law["E"] > min(run.loss for run in largest) and refits["all runs"][0]["E"] < world.floor - 0.15
-assert max(each["E"] for laws in refits.values() for each in laws) < world.floor - 0.1
+# Checked: all runs of the next budget are missed; E of three budgets is above losses that were measured, E of all of
+# them is below the floor, and any E from 0 to 0.5 has nearly the smallest error.
+assert min(misses) > 0.06 and sum(misses) / len(misses) > 5 * scale.spread_of_seeds(recorded) > 0.1
+assert law["E"] > lowest and of_all < world.floor - 0.3
+assert all(error_with(E / 10, every) < 1.05 * error_with(of_all, every) for E in range(6))
 
 # %% [markdown]
-# The law misses the next budget by several times the spread of the seeds. Its $E$ was above losses that we measured afterwards, and the $E$ of all runs is far below the floor, which no model can reach. [[law-misses]] More seeds do not help, because the error is in the formula: it has no plateaus. Published fits, too, are used far beyond their sizes, and for English nobody knows the floor.
+# The law misses the next budget, on average by more than five times the spread of the seeds. Its $E$ was above losses that we measured afterwards. The $E$ of all runs is far below the floor, but any $E$ from 0 to 0.5 fits nearly as well: our losses hardly determine it. [[law-misses]] The error is in the formula, which has no plateaus. Published fits, too, are used far beyond the sizes that they were fitted to, and for English nobody knows the floor.
 
 # %% [markdown] tags=["note"]
 # **Say.** The most quoted number of this field is 20 tokens for each parameter. Where does it come from, and what does it not say?
@@ -441,7 +457,7 @@ assert max(each["E"] for laws in refits.values() for each in laws) < world.floor
 #
 # **Cut if short.** The table of three fits; say that they differ by more than a factor of four at Chinchilla's budget.
 #
-# **Tried.** The ratio of the formula at 33 budgets from 1e17 to 1e25: 15 to 30, and it falls everywhere. The three fits, at 1e18, 1e20, 1e22 and Chinchilla's budget: they agree within a factor of 1.5 at the first, and differ by more than 4 at the last.
+# **Tried.** The ratio of the formula at 33 budgets from 1e17 to 1e25: 15 to 30, and it falls everywhere. The three fits, highest over lowest ratio: 1.4 at 1e18, 1.7 at 1e20, 2.3 at 1e21, 3.2 at 1e22, 5 at Chinchilla's budget; the measured budgets of the valleys were 6e18 to 3e21, so it is not the extrapolation alone that differs.
 
 # %% [markdown]
 # ## 5. What Chinchilla says
@@ -457,11 +473,11 @@ def valley(budget, E=1.8172, A=482.01, B=2085.43, a=0.3478, b=0.3658):
 
 
 # %% tags=["source-hidden"] deck="Task: at which ratio is a budget best spent?"
-def plan(exponent=21, tokens_per_parameter=1):
+def plan(exponent=17, tokens_per_parameter=1):
     figures.formula(valley, exponent, tokens_per_parameter)
 
 
-control(plan, exponent=[21, 17, 25], tokens_per_parameter=[1, 5, 20, 100, 1000])
+control(plan, exponent=[17, 21, 25], tokens_per_parameter=[1, 5, 20, 100, 1000])
 
 # %% tags=["source-hidden"] evidence="formula-ratios" tried="exact"
 # Checked at 33 budgets: the formula's best ratio is near 20, and falls with the budget.
@@ -469,7 +485,19 @@ ratios = [10 ** (17 + i / 4) / 6 / valley(10 ** (17 + i / 4))[2] ** 2 for i in r
 assert min(ratios) > 15 and max(ratios) < 30 and all(x > y for x, y in zip(ratios[:-4:4], ratios[4::4], strict=True))
 
 # %% [markdown]
-# **Your task:** take 1, 20 and 1000 tokens for each parameter. How far from the bottom are you? At every budget the formula's best ratio is near 20, and it falls slowly with the budget. [[formula-ratios]] So its rule is: **let N and D grow alike**, each with about the root of C. What did people do?
+# **Your task:** take 1, 20 and 100 tokens for each parameter. How far from the bottom are you? With 100 the model has about half of the best size, or less, and its loss is at most 2% higher. At every budget the formula's best ratio is near 20, and it falls slowly with the budget. [[formula-ratios]] So its rule is: **let N and D grow alike**, each with about the root of C. What did people do?
+
+# %% tags=["source-hidden"] deck="How many tokens for each parameter did Llama 3 8B read?"
+predict(
+    "Chinchilla's rule says about 20. How many tokens for each of its parameters did Llama 3 8B read?",
+    key=lambda: "about 2,000" if 1_500 < 15e12 / 8e9 < 2_500 else "?",
+    choices={
+        "about 20": "That would be the best use of its training compute.",
+        "about 200": "It is more than the rule, but the training cost still more.",
+        "about 2,000": "",
+    },
+    because="It was trained far beyond its best ratio: a small model costs more training, but every use is cheaper.",
+)
 
 # %% deck="Real models read from 2 to 2,000 tokens for each parameter"
 published = {  # parameters, training tokens
@@ -484,7 +512,7 @@ for name, (N_of, D_of) in published.items():
 # END
 
 # %% [markdown]
-# So the 20 is not a law of nature: it was the best use of *training* compute for those models and that text. A small model is cheaper to use, so it pays to train it longer: look at the two Llamas. And the published formula does not give 20. It was rounded for print, and fitted again later:
+# So the 20 is not a law of nature: it was the best use of *training* compute for those models and that text. A small model is cheaper to use, so it pays to train it longer. And the formula as it was first published does not give 20, which came from valleys like those of section 2. It was rounded for print, and fitted again later:
 
 # %% deck="Three versions of one formula, three ratios"
 fits = {  # E, A, B, a, b
@@ -494,26 +522,26 @@ fits = {  # E, A, B, a, b
 }
 ratio = {}
 # ESSENTIAL
-for budget in (1e18, 5.76e23):  # the second one is Chinchilla's
+for budget in (1e18, 1e21, 5.76e23):  # the last one is Chinchilla's
     for name, constants in fits.items():
         ratio[budget, name] = budget / 6 / valley(budget, *constants)[2] ** 2
         print(f"{budget:.0e} FLOPs, {name:<15} {ratio[budget, name]:.0f} per parameter")
 # END
 
 # %% tags=["source-hidden"] evidence="published-fits" tried="exact"
-# Checked: the fits nearly agree at a small budget, and differ by more than a factor of four at Chinchilla's.
-little, much = ([ratio[budget, name] for name in fits] for budget in (1e18, 5.76e23))
-assert max(much) > 4 * min(much) and max(little) < 1.5 * min(little)
+# Checked: the fits differ by a factor of 1.4, more than 2 and more than 4.
+factors = [max(of := [ratio[each, name] for name in fits]) / min(of) for each in (1e18, 1e21, 5.76e23)]
+assert factors[0] < 1.45 and 2 < factors[1] < 2.5 and factors[2] > 4
 
 # %% [markdown]
-# At a small budget the three nearly agree, so it is the extrapolation that differs. [[published-fits]] Rounding two exponents to two decimals moves the answer from 59 to 93, because they act on a huge number.
+# Already at $10^{21}$ FLOPs, where models were measured, the three differ by more than a factor of two, and the extrapolation widens the gap. [[published-fits]] The optimizer of the first fit had stopped too early (Besiroglu et al. 2024). And rounding two exponents to two decimals moves the last answer from 59 to 93, because they act on a huge number.
 
 # %% [markdown] tags=["note"]
-# **Say.** A batch can be divided among many machines. Each computes the gradient of its part, and then all of them need the mean. It sounds trivial, and it goes wrong as soon as the parts are unequal.
+# **Say.** A batch can be divided among many machines. Each computes the gradient of its part, and then all of them need the mean. It sounds trivial, and it goes wrong as soon as the parts are unequal: of 12 and 4 texts, each text of the small part has three times the weight.
 #
 # **Draw.** None.
 #
-# **Ask.** One process has 12 texts and the other has 4. How many times the weight of a text in the large part has one in the small part, with the plain mean? (Three times: 1/4 against 1/12.)
+# **Ask.** None: the task asks.
 #
 # **Usual answers.**
 # - *The same, a mean is a mean* (from the room): A mean of two means weighs both of them equally.
@@ -523,11 +551,11 @@ assert max(much) > 4 * min(much) and max(little) < 1.5 * min(little)
 #
 # **Cut if short.** The view.
 #
-# **Tried.** Five other sets of 16 texts: 12 and 4 are off, 8 and 8 agree to 1 in 1,000. The bytes are computed.
+# **Tried.** Five other sets of 16 texts: 12 and 4 are off, 8 and 8 agree to 1 in 1,000. The lesson's case is a mild one: ten other batches, 12 and 4: 18 to 23 %, 15 and 1: 54 to 70 %; after 60,000 tokens of training 28 to 51 % and 78 to 148 %. The bytes are computed.
 
 # %% [markdown]
 # ## 6. Many machines
-# How large is a model that one machine can train? **Your task:** choose the models one after the other, and compare the bytes of training with the dashed line of an H100 (80 GB).
+# How large is a model that one **GPU** can train? **Your task:** choose the models one after the other, and compare the bytes of training with the dashed line of an H100 (80 GB).
 
 # %% tags=["source-hidden"] deck="Task: which of these models can one GPU train?"
 from tinylm_classroom import memory_view
@@ -541,7 +569,7 @@ from tinylm_lib.cost import training_bytes
 assert training_bytes(configs["Llama 2 7B"]) > 80e9 > training_bytes(preset("gpt2", "xl"))
 
 # %% [markdown]
-# Training keeps 16 bytes for each parameter (lesson 10), so a model of 7 billion parameters does not fit on one such GPU. [[memory]] So the work is divided. In **data-parallel** training every process has a copy of the model and a part of the batch. Then all of them average their gradients, an **all-reduce**, and make the same update. (If the model is too large, each keeps only a **shard**, a part of every parameter.) Here one process plays two:
+# Training keeps 16 bytes for each parameter (lesson 10), so a model of 7 billion parameters does not fit on one such GPU. [[memory]] If the model is too large, each process stores only a **shard**, a part of every parameter. If the text is too much for one GPU, the batch is divided: in **data-parallel** training every process computes the gradients of its part, then all average these, an **all-reduce**, and make the same update. Here one process plays two:
 
 
 # %%
@@ -579,15 +607,15 @@ print(f"{n_first} and {16 - n_first} texts: the plain mean is off by {off:.0%}")
 SEEDS_OF_TEXTS = range(5)
 for seed in SEEDS_OF_TEXTS:
     a, b = next(RandomWindows(world.ids, 16, 128, seed=seed, starts=world.starts))
-    right, wrong = gradient(pupil, a, b), {}
-    for n in (8, 12):
-        wrong[n] = (gradient(pupil, a[:n], b[:n]) + gradient(pupil, a[n:], b[n:])) / 2 - right
-    assert wrong[8].norm() < 1e-3 * right.norm() < 0.02 * right.norm() < wrong[12].norm()
+    right, cuts = gradient(pupil, a, b), (8, 12)
+    wrong = [(gradient(pupil, a[:n], b[:n]) + gradient(pupil, a[n:], b[n:])) / 2 - right for n in cuts]
+    assert wrong[0].norm() < 1e-3 * right.norm() < 0.02 * right.norm() < wrong[1].norm()
 
 # %% [markdown]
 # With equal parts the mean of the gradients is the gradient of the whole batch. With unequal parts it is not. [[unequal-parts]] The loss is a mean over targets, so each gradient must be weighted by its number of targets.
 #
 # ### Your turn: the mean of many processes
+# The check then uses your function on the two parts above.
 
 
 # %% tags=["exercise"] name="all_reduce_mean" minutes=12 difficulty=2 deck="Your turn: the mean of many processes"
@@ -609,6 +637,8 @@ def all_reduce_mean(gradients, n_targets):
 # %% tags=["check"]
 if check("all_reduce_mean", all_reduce_mean).passed:
     keep("all_reduce_mean", all_reduce_mean)
+    (mean,) = all_reduce_mean([[one], [other]], [n_first * 128, (16 - n_first) * 128])
+    print(f"off by {(mean - whole).norm() / whole.norm():.0%} instead of {off:.0%}")
 
 # %% slide="skip"
 hint("all_reduce_mean")
@@ -617,28 +647,28 @@ hint("all_reduce_mean")
 # Each process's gradient times its number of targets is the gradient of a sum. Sums add up, and one division by all targets makes a mean. Common mistakes: the plain mean, weights without the division, and an `+=` that writes into the first process's tensors.
 
 # %% [markdown] tags=["note"]
-# **Say.** A budget has two sides, and a curve that fits is not a law of nature.
+# **Say.** A budget has two sides, and a curve that fits is not a law of nature. If you got a hundred times the compute, you would first train small models with several recipes, to find the valley.
 #
 # **Draw.** None.
 #
-# **Ask.** You get a hundred times the compute for your own project. What do you train first? (Small models with several recipes, to find the valley.)
+# **Ask.** None.
 #
 # **Usual answers.**
 # - *One model as large as possible* (from the room): Where is the bottom of your valley? You do not know before you have looked.
 #
-# **Cut if short.** The list; students read it. Keep the question.
+# **Cut if short.** The list; students read it.
 #
 # **Tried.** Each sentence rests on a checked cell; how it was tried is in the note of its section.
 
 # %% [markdown] deck="A budget has two sides, and one size is best"
 # ## What you have now
-# - Training takes about 6 N D FLOPs: in the three models of our table a little more in texts of full length, a little less in short ones. [[six-n-d]]
-# - In the recorded experiment each budget had a best size. A larger budget was best spent on more text, and over all four budgets also on a larger model. [[valleys]]
-# - At equal compute the smaller of two models won, with equal text the larger one. [[equal-what]]
+# - Training takes about 6 N D FLOPs: in the four models of our table more in texts of full length, less in short ones. [[six-n-d]]
+# - In the recorded experiment each budget had a best size, and a larger budget was best spent on both: a larger model and more text. [[valleys]]
+# - With 4 billion FLOPs the smaller of two models won, with equal text the larger one. With 160 billion a larger one won at equal compute, too. [[equal-what]]
 # - A valley belongs to a recipe: with 16 texts for each update instead of 4 its slope was steeper. [[second-recipe]]
-# - The kinds of words that must be looked up arrive one after the other, pronouns first. [[one-kind]]
+# - The kinds of words that must be looked up arrive one after the other, in most runs pronouns first, and the order differs between seeds. [[one-kind]]
 # - Two models with the same loss can know different things. [[same-loss]]
-# - A scaling law is a curve that is fitted to measurements. Ours missed the next budget, and its irreducible loss E is not the floor. [[law-misses]]
+# - A scaling law is a curve that is fitted to measurements. Ours missed the next budget, and its irreducible loss E was hardly determined. [[law-misses]]
 # - Chinchilla's rule is to let N and D grow alike, with about 20 tokens for each parameter. [[formula-ratios]]
 # - At Chinchilla's budget the published versions of the formula give ratios that differ by more than a factor of four. [[published-fits]]
 # - One GPU of 80 GB cannot train a model of 7 billion parameters with 16 bytes for each. [[memory]]

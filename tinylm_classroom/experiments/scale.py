@@ -28,6 +28,7 @@ else:
 
 TEXTS = 4  # for each update
 LENGTH = 128
+SEEDS = (0, 1)  # of every size; one size has more
 KINDS = ("pronoun", "name", "object", "place", "quotation", "trait")
 HELD_OUT_SEED = 1_000_000
 
@@ -108,8 +109,15 @@ def loss_of(model: TransformerLM, tokenizer: Any, world: Stories) -> float:
 
 
 def recorded(texts: int = TEXTS) -> list[Run]:
-    """What `tools/scaling.py` has measured with so many texts for each update."""
-    return [run for run in _runs() if run.texts == texts]
+    """What `tools/scaling.py` has measured with so many texts for each update, two seeds of each
+    size.
+    """
+    return [run for run in _runs() if run.texts == texts and run.seed in SEEDS]
+
+
+def all_seeds(budget: float, size: int) -> list[Run]:
+    """The recorded runs of this budget and size, with all seeds."""
+    return [run for run in _runs() if (run.budget, run.size, run.texts) == (budget, size, TEXTS)]
 
 
 @cache
@@ -136,6 +144,18 @@ def best_spent(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
     budgets = budgets_of(runs)
     sizes = [best_of(of_budget(runs, budget)) for budget in budgets]
     return sizes, [budget / 6 / n for budget, n in zip(budgets, sizes, strict=True)]
+
+
+def subsets(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs without any one of the sizes, and those of each seed alone."""
+    sizes = sorted({run.size for run in runs})
+    found = {f"without {n:,}": [run for run in runs if run.size != n] for n in sizes}
+    return found | {f"seed {seed}": [run for run in runs if run.seed == seed] for seed in SEEDS}
+
+
+def known(run: Run, below: float = 0.1) -> list[str]:
+    """The kinds of words that a model knows almost completely: to less than so many nats."""
+    return [kind for kind, nats in zip(KINDS, run.nats, strict=True) if nats < below]
 
 
 def nats_and_loss(
@@ -167,21 +187,6 @@ def curve(runs: Sequence[Run], sizes: Iterable[float]) -> list[float]:
     return [sum(c * math.log(size) ** power for power, c in enumerate(constants)) for size in sizes]
 
 
-def mean_loss(runs: Iterable[Run], size: int) -> float:
-    """The mean loss of the runs of this size."""
-    losses = [run.loss for run in runs if run.size == size]
-    return sum(losses) / len(losses)
-
-
-def nats_at(runs: Iterable[Run], budget: float, size: float) -> dict[str, float]:
-    """For each kind of word the mean nats of the budget's runs of the size nearest to this one."""
-    same = of_budget(runs, budget)
-    nearest = min({run.size for run in same}, key=lambda n: abs(math.log(n / size)))
-    found = [run.nats for run in same if run.size == nearest]
-    means = [sum(each) / len(each) for each in zip(*found, strict=True)]
-    return dict(zip(KINDS, means, strict=True))
-
-
 def as_points(
     runs: Iterable[Run], *, seed: int | None = None, without: int | None = None
 ) -> Tensor:
@@ -208,6 +213,16 @@ def pairs_alike(runs: Sequence[Run], within: float) -> list[tuple[Run, Run]]:
 def alike(runs: Sequence[Run], within: float) -> tuple[Run, Run]:
     """Of these pairs the one with the largest difference in one kind of word."""
     return max(pairs_alike(runs, within), key=lambda pair: other_skills(*pair))
+
+
+def losses_of_equal_text(runs: Sequence[Run], within: float = 0.1) -> list[tuple[float, float]]:
+    """The losses of all pairs of a smaller and a larger model that read about as much text."""
+    return [
+        (a.loss, b.loss)
+        for a in runs
+        for b in runs
+        if a.size < b.size and abs(a.budget / a.size * b.size / b.budget - 1) < within
+    ]
 
 
 def spread_of_seeds(runs: Sequence[Run]) -> float:

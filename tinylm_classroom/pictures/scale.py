@@ -31,7 +31,8 @@ def spent(runs: Sequence[Run], size: int) -> None:
     tokens = budget / 6 / size
     with drawing(11.4, 5.4) as figure:
         area, losses = figure.subplots(1, 2, width_ratios=(1, 1.15))
-        area.plot([n / 1e3 for n in sizes], [budget / 6 / n / 1e3 for n in sizes], "-", color=PALE)
+        along = _between(sizes[0], sizes[-1])
+        area.plot([n / 1e3 for n in along], [budget / 6 / n / 1e3 for n in along], "-", color=PALE)
         box = {"fc": SERIES[0], "ec": INK, "lw": 2, "alpha": 0.75, "zorder": 3}
         area.add_patch(Rectangle((0, 0), size / 1e3, tokens / 1e3, **box))
         area.set(xlim=(0, 1.03 * sizes[-1] / 1e3), ylim=(0, 1.03 * budget / 6e3 / sizes[0]))
@@ -185,7 +186,7 @@ def skills(runs: Sequence[Run], shipped: Mapping[str, float], loss: float) -> No
         ),
         caption=(
             "Each point is a run. At 0 a model knows this kind of word as well as possible. Stars: "
-            "the shipped model."
+            "the shipped model. Dotted: guessing he or she with a coin (0.69)."
         ),
         table={"loss": [run.loss for run in runs]}
         | {kind: [run.nats[i] for run in runs] for i, kind in enumerate(KINDS)},
@@ -218,6 +219,10 @@ def beyond(
                 for r in same
             ]
             label = f"{budget / 1e9:.0f} billion" + ("" if budget in fitted else ", predicted")
+            if budget not in fitted:
+                last = max(same, key=lambda run: run.size)
+                text = {"va": "top", "ha": "left", "size": TYPE, "color": color}
+                ax.text(0.8 * last.size, last.loss - 0.06, "measured", **text)
             where = {"va": "center", "size": TYPE, "color": color, "weight": "bold"}
             ax.text(along[-1] * 1.05, says[-1], label, **where)
         ax.axhline(floor, **LEVEL)
@@ -259,12 +264,16 @@ def formula(valley: Callable[..., Any], exponent: int, ratio: float) -> None:
             )
             stars.append((best, lowest))
             where = {"va": "center", "size": TYPE, "color": SERIES[0] if strong else QUIET}
+            up = each < 25  # the last star has a curve above it
+            near_star = where | {"va": "bottom" if up else "top", "ha": "center"}
+            y = lowest + (0.11 if up else -0.08)
+            ax.text(best, y, f"{10.0**each / 6 / best**2:.0f}", **near_star)
             ax.text(sizes[near][-1] * 1.15, losses[near][-1], f"$10^{{{each}}}$ FLOPs", **where)
         size = math.sqrt(chosen / 6 / ratio)
         sizes, losses, best = valley(chosen)
         here = losses[(sizes - size).abs().argmin()].item()
         ax.plot(size, here, "o", ms=17, color=SERIES[1], mec=INK, zorder=7)
-        ax.set(xscale="log", xlim=(3e6, 6e13), ylim=(1.7, 4.9))
+        ax.set(xscale="log", xlim=(3e6, 6e13), ylim=(1.5, 4.9))
         ax.set_xticks([1e7, 1e8, 1e9, 1e10, 1e11, 1e12], ["0.01", "0.1", "1", "10", "100", "1,000"])
         ax.minorticks_off()
         set_type(ax, TYPE)
@@ -272,7 +281,8 @@ def formula(valley: Callable[..., Any], exponent: int, ratio: float) -> None:
     tokens = ratio * size
     says = (
         f"{_large(size)} parameters read {_large(tokens)} tokens: predicted loss {here:.3f}. "
-        f"The best size is {_large(best)}: {losses.min().item():.3f}."
+        f"The best size is {_large(best)}: {losses.min().item():.3f}. At each star: its tokens "
+        "for each parameter."
     )
     display(
         figure,

@@ -58,16 +58,30 @@ def test_the_best_size_is_the_lowest_point_of_a_parabola():
     assert sizes == pytest.approx([5_000]) and tokens == pytest.approx([1e10 / 6 / 5_000])
 
 
-def test_means_nearest_sizes_points_and_pairs():
+def test_means_points_and_pairs():
     some = [*runs_of({1_000: 2.0, 10_000: 1.5}), replace(RUN, loss=1.7, seed=1, right=(0.9, *(0.5,) * 5))]
-    assert scale.mean_loss(some, 10_000) == pytest.approx(1.6)
-    assert scale.nats_at(some, 1e10, 5_000) == dict.fromkeys(scale.KINDS, 0.0)
     assert scale.as_points(some)[0].tolist() == pytest.approx([0.1, 1e10 / 6 / 1_000 / 1e5, 2.0])
     assert len(scale.as_points(some, seed=1)) == 1 == len(scale.as_points(some, without=10_000))
     pair = scale.alike(some, 0.25)
     assert {run.loss for run in pair} == {1.5, 1.7} and scale.other_skills(*pair) == pytest.approx(0.4)
     assert scale.pairs_alike(some, 0.1) == [] and scale.spread_of_seeds(some) == pytest.approx(0.2 / 2**0.5)
     assert scale.rise(runs_of({1_000: 2.0, 3_000: 1.5, 9_000: 1.75}), 1e10, 0) == pytest.approx(0.25)
+
+
+def test_subsets_kinds_that_are_known_and_pairs_of_equal_text():
+    some = [*runs_of({1_000: 2.0, 10_000: 1.5}), replace(RUN, budget=1e9, size=1_000, loss=1.9, seed=1)]
+    assert {name: len(found) for name, found in scale.subsets(some).items()} == {
+        "without 1,000": 1,
+        "without 10,000": 2,
+        "seed 0": 2,
+        "seed 1": 1,
+    }
+    assert scale.known(replace(RUN, nats=(0.05, 1.0, 2.0, 0.0, 3.0, 0.1))) == ["pronoun", "place"]
+    assert scale.losses_of_equal_text(some) == [(1.9, 1.5)]
+
+
+def test_one_size_is_recorded_with_nine_seeds():
+    assert [run.seed for run in scale.all_seeds(1.6e11, 47_392)] == list(range(9))
 
 
 def test_the_record_holds_four_budgets_and_a_second_recipe():
@@ -86,3 +100,20 @@ def test_a_recorded_run_is_repeated():
     _ = scale.trained(model, world, 1e10 / 6 / n, 0)
     (run,) = [run for run in scale.of_budget(scale.recorded(), 1e10) if (run.size, run.seed) == (n, 0)]
     assert scale.loss_of(model, TOKENIZER, world) == pytest.approx(run.loss, abs=0.05)
+
+
+def test_what_the_lesson_says_of_the_record():
+    recorded, nine = scale.recorded(), scale.all_seeds(1.6e11, 47_392)
+    for budget in (1e10, 4e10):
+        four, sixteen = ({run.size: [] for run in scale.of_budget(recorded, budget)} for _ in range(2))
+        for losses, texts in ((four, 4), (sixteen, 16)):
+            for run in scale.of_budget(scale.recorded(texts), budget):
+                losses[run.size].append(run.loss)
+        extra = [sum(sixteen[n]) - sum(four[n]) for n in sorted(four)]
+        assert min(extra) > 0 and max(extra) == extra[-1]
+    assert [sum(kind in scale.known(run) for run in nine) for kind in ("pronoun", "place")] == [7, 5]
+    assert min(run.nats[scale.KINDS.index("quotation")] for run in recorded) > 0.5
+    places = [run.nats[scale.KINDS.index("place")] for run in [*recorded, *nine[2:]]]
+    assert len(places) == 61 and sum(0.3 < nats < 3 for nats in places) == 4
+    small, large = ([run.loss for run in scale.all_seeds(1.6e11, n)] for n in (11_820, 47_392))
+    assert max(large) < min(small)
