@@ -60,9 +60,6 @@ for who in (six["E"][0], patient("left behind", SEED)):
     assert abs(who.number("loss at the end") - who.healthy_number("loss at the end")) < 0.35
 slow = six["A"][0]
 assert abs(slow.number("loss at the end") - slow.healthy_number("loss at the end")) < 0.02
-assert six["E"][0].number("loss at the end") < min(
-    slow.number("loss at the end"), six["C"][0].number("loss at the end")
-)
 
 # %% [markdown]
 # You cannot see it: a curve hides most single matrices that never learn, because the others learn around them. [[loss-hides]] Training **fails silently**, writes Andrej Karpathy in *A Recipe for Training Neural Networks* ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). That is why experts do not guess. They measure, and they begin with what is cheap.
@@ -231,7 +228,6 @@ floor.measure("loss of certain, right predictions")
 # %% tags=["source-hidden"] evidence="second-softmax" tried="exact"
 # Checked: the limit, and that both stand still for reasons that one number each separates.
 assert abs(floor.number("loss of certain, right predictions") - lowest) < 1e-3 and lowest > 4.8
-assert abs(stuck.number("loss of certain, right predictions")) < 1e-3
 assert stuck.number("largest gradient norm") < 1e-6 < 1e-3 < floor.number("largest gradient norm")
 
 # %% [markdown]
@@ -611,7 +607,7 @@ def recorded(who, rounds):
 # %% slide="skip"
 rounds = {name: [] for name in ward}
 found = {name: bisect(PARTS, recorded(who, rounds[name])) for name, who in ward.items()}
-name = "until 128"  # try "padded" and "slower"
+name = "until 128"
 print(f"{name}: {found[name]}, in {len(rounds[name])} runs")
 print(f"{len({*found.values()})} different parts for {len(found)} patients")
 
@@ -638,7 +634,6 @@ predict(
     choices={
         "one of the two": "Whichever half it heals, the other fault keeps the complaint.",
         "a healthy part": "",
-        "it never ends": "It halves the parts each time, whatever the runs say.",
     },
     because="Once the two are in different halves, every later run stays ill, so it ends at its last part.",
 )
@@ -651,27 +646,15 @@ print(f"with a healthy {', '.join(healthy)}: {state}")
 
 
 # %% tags=["source-hidden"] evidence="two-faults" tried="exact"
-# Checked with all pairs of parts: it names a healthy part in most cases; a search that keeps what it
-# has cured names an ill one, always.
-def keeping(parts, is_ill, cured=()):
-    while len(parts) > 1:
-        half = parts[: len(parts) // 2]
-        if is_ill(*cured, *half):
-            cured, parts = (*cured, *half), parts[len(half) :]
-        else:
-            parts = half
-    return parts[0]
-
-
+# Checked with all pairs of parts: it names a healthy part in most cases.
 pairs = list(itertools.combinations(PARTS, 2))
-tests = [(pair, lambda *healthy, pair=pair: not {*pair} <= {*healthy}) for pair in pairs]
-healthy_named = sum(bisect(PARTS, is_ill) not in pair for pair, is_ill in tests)
-assert healthy_named > 0.6 * len(pairs) and answer not in two_ill
-assert all(keeping(PARTS, is_ill) in pair for pair, is_ill in tests)
+named = [bisect(PARTS, lambda *healthy, pair=pair: not {*pair} <= {*healthy}) for pair in pairs]
+wrong = sum(name not in pair for name, pair in zip(named, pairs, strict=True))
+assert wrong > 0.6 * len(pairs) and answer not in two_ill
 assert both.is_ill(answer) and not both.is_ill(*two_ill)
 
 # %% [markdown]
-# It names a healthy part, because it assumes that there is one fault; if the first half stayed cured while it goes on, it would find one of the two. [[two-faults]] So test the answer: exchange this part alone, and see whether the complaint is gone. **Your task:** which part heals Yuki's *left behind*?
+# It names a healthy part, because it assumes that there is one fault. [[two-faults]] So test the answer: exchange this part alone, and see whether the complaint is gone. **Your task:** which part heals Yuki's *left behind*?
 
 
 # %% deck="Task: exchange one part. Is the complaint gone?"
@@ -710,7 +693,6 @@ predict(
     key=lambda: asked[leaves["two processes"][0]],
     choices={
         asked[1]: "They learn a batch by heart as quickly as one process does.",
-        asked[2]: "A loss below the floor would stop there. Theirs is too high.",
         asked[3]: "",
     },
     because="Nobody reads half of the texts. It looks like weak learning, and it is data that takes no part.",
@@ -725,7 +707,6 @@ others = {name: who for who, name in six.values() if name != "healthy"}
 assert max(leaves.values()) < (6, 0) and min(leaves.values()) > (0, 9)
 for who in [*ward.values(), *others.values()]:
     assert who.fitting_causes() == 1
-assert all(ill_runs.walk(who) == leaves[name] for name, who in others.items())
 
 # %% [markdown]
 # Each of the twelve stops at one leaf, and of all causes on the list exactly one has all of its signs: a diagnosis excludes what is on the list, nothing else. [[one-cause-fits]] The tree is ours, for these patients; your own project will add questions. The order stays.
