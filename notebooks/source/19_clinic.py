@@ -262,7 +262,6 @@ predict(
     key=lambda: "at the next word" if too_good.looks()[1].diagonal(1).mean() > 0.5 else "?",
     choices={
         "at the word before": "So it does in many healthy models. That cannot beat the exact probabilities.",
-        "at itself": "A word knows itself without attention.",
         "at the next word": "",
     },
     because="Here it can only be read ahead, and the attention shows it.",
