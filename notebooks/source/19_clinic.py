@@ -2,7 +2,7 @@
 # # 19 Clinic
 # **Something is wrong, and nothing raises an error. Where do you look first?**
 #
-# *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: a tree of questions, and `bisect`. *Runs* in about 30 s on two cores.
+# *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: a tree of questions, and `bisect`. *Runs* in about 45 s on two cores.
 # *Teaches* in about 45 minutes, plus 20 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -674,7 +674,7 @@ control(exchange, frames=20, who=[*ward], part=PARTS)
 #
 # **Usual answers.**
 # - *NaN belongs to* Does it learn? (from the room): It did learn, until it broke.
-# - *Their batch is too small* (`Does it learn one batch?`): They learn a batch in 60 updates.
+# - *Their batch is too small* (`Does it learn one batch?`): They learn one as quickly as a single process.
 #
 # **Cut if short.** The card with your tries.
 #
