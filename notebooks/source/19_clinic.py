@@ -2,7 +2,7 @@
 # # 19 Clinic
 # **Something is wrong, and nothing raises an error. Where do you look first?**
 #
-# *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: a tree of questions, and `bisect`. *Runs* in about 30 s on two cores.
+# *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: a tree of questions, and `bisect`. *Runs* in about 45 s on two cores.
 # *Teaches* in about 45 minutes, plus 20 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -18,12 +18,13 @@
 #
 # **Usual answers.**
 # - *It falls smoothly, so it is healthy* (`A`): So do three of the six.
-# - *D has the lowest loss* (from the room): Too low. It is below a line that no model can go under in new texts.
-# - *Two curves are a bit different, so one must be ill* (`C`): Run the healthy one with another seed: the difference is as large.
+# - *D has the lowest loss* (from the room): Too low. On new texts, too, it is below a line that no model can go under.
+# - *E, because it is lower than A and C* (`E`): A matrix is missing, and it is lower by chance.
+# - *Two curves are a bit different, so one must be ill* (from the room): Run the healthy one with another seed: the difference is as large.
 #
-# **Cut if short.** The second prediction.
+# **Cut if short.** Nothing; it is short.
 #
-# **Tried.** Seeds 0 to 5: with the matrix that never changes the loss ends at 1.88, 2.10, 2.14, 2.12, 2.00 and 2.21, without the fault at 1.86, 2.12, 2.07, 2.12, 2.03 and 2.14: the largest difference is 0.07, and seeds differ by 0.28.
+# **Tried.** Seeds 0 to 5: with the matrix that never changes the loss ends at 1.88, 2.10, 2.14, 2.12, 2.00 and 2.21, without the fault at 1.86, 2.12, 2.07, 2.12, 2.03 and 2.14: the largest difference is 0.07, and seeds differ by 0.28. So it is with 7 of the 8 matrices (seeds 0 to 2: -0.16 to 0.09); without the embedding's updates the loss ends 3.3 to 3.5 higher. The hundred hooks cost less time than the noise: count them instead.
 
 # %% [markdown]
 # ## 1. Who is healthy?
@@ -45,33 +46,23 @@ predict(
     "B, D and F look ill. Which one of the other three is healthy?",
     key=lambda: letter_of["healthy"],
     choices={
-        "A": "Its losses are right. But each of its updates takes longer than the one before.",
-        "C": "One of its matrices still has the random numbers of the first day.",
-        "E": "",
-        "nobody can see that": "True, and the reason for this lesson. But one of them is healthy: guess.",
+        "A": "Its losses are right. But each of its updates calls one function more than the one before.",
+        "C": "",
+        "E": "It has the lowest end. But one of its matrices still has the random numbers of the first day.",
     },
-    because="A and C have faults that a loss curve does not show.",
+    because="A and E have faults that a loss curve does not show. D is below the floor on new texts, too.",
 )
 
 # %% tags=["source-hidden"] evidence="loss-hides" tried="seeds"
 # Checked: with a matrix that is never updated, and with hooks that stay, the loss is as without.
-for who in (six["C"][0], patient("left behind", SEED)):
+for who in (six["E"][0], patient("left behind", SEED)):
     assert who.number("matrices that never change although they have a gradient") == 1
     assert abs(who.number("loss at the end") - who.healthy_number("loss at the end")) < 0.35
 slow = six["A"][0]
 assert abs(slow.number("loss at the end") - slow.healthy_number("loss at the end")) < 0.02
 
 # %% [markdown]
-# You cannot see it: a curve hides a matrix that never learns, because the others learn around it. [[loss-hides]] Training **fails silently**, writes Andrej Karpathy in *A Recipe for Training Neural Networks* ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). That is why experts do not guess. They measure, and they begin with what is cheap.
-
-# %% tags=["source-hidden"] deck="The recipe has an order: which one?"
-STEPS = ["look at the data", "check the first loss, and one batch", "overfit all training texts", "tune"]
-predict(
-    "Put these four steps into the order of the recipe.",
-    key=lambda: STEPS,
-    ranking=[STEPS[i] for i in (3, 1, 0, 2)],
-    because="A fault that an early, cheap step can find makes all later steps worthless.",
-)
+# You cannot see it: a curve hides most single matrices that never learn, because the others learn around them. [[loss-hides]] Training **fails silently**, writes Andrej Karpathy in *A Recipe for Training Neural Networks* ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). That is why experts do not guess. They measure, and they begin with what is cheap.
 
 # %% [markdown] tags=["note"]
 # **Say.** The tree is the only thing to take home. Go down as long as the answer is yes.
@@ -82,7 +73,7 @@ predict(
 #
 # **Usual answers.**
 # - *The learning rate* (from the room): That is tuning, the last step. Tuning a model that has a fault hides the fault.
-# - *The first question finds nobody, so it is useless* (from the room): It costs one forward pass, and excludes a dozen causes.
+# - *The first question finds nobody, so it is useless* (from the room): It costs one forward pass, and excludes two: initial weights that are too large, and a loss that is not a mean.
 #
 # **Cut if short.** The list of causes.
 #
@@ -96,11 +87,14 @@ predict(
 figures.tree(ill_runs.TREE)
 
 # %% [markdown]
+# `measurements()` lists the numbers under the question that they answer. A model that arrives trained starts at *Does it write as it reads?*
+#
 # To **overfit one batch** is part of the second of Karpathy's six steps, where the whole program is set up: a model that cannot learn eight texts by heart has a fault, and no amount of data repairs it.
 #
-# Now open the ward. How do the patients begin that train new weights?
+# Now open the ward. Some patients train new weights. How do they begin?
 
 # %% deck="All begin at ln V, and all are ill"
+import itertools
 import math
 
 ward = {who.name: who for who in map(patient, range(1, 13))}
@@ -108,7 +102,8 @@ ward = {who.name: who for who in map(patient, range(1, 13))}
 trained = [who for who in ward.values() if who.has("loss at the start")]
 firsts = [who.number("loss at the start") for who in trained]
 print(f"ln V = {math.log(345):.2f}")
-print(f"{len(firsts)} begin between {min(firsts):.1f} and {max(firsts):.1f}")
+apart = max(abs(first - math.log(345)) for first in firsts)
+print(f"all {len(firsts)} begin within {apart:.2f} of it")
 # END
 
 # %% tags=["source-hidden"] evidence="all-start-right" tried="seeds"
@@ -117,7 +112,7 @@ for who in [*trained, *(each for each, _ in six.values())]:
     assert abs(who.number("loss at the start") - math.log(345)) < 0.15
 
 # %% [markdown]
-# All begin where they should, and all have a fault: a *yes* excludes causes, it never proves health. [[all-start-right]]
+# All begin where they should, because their first logits are tiny (lesson 10), and all have a fault: a *yes* excludes causes, it does not prove health. [[all-start-right]]
 #
 # The clinic has instruments. `gradients()`, `attention()`, `activations()`, `cache_against_full()`, `curve()` and `writes()` show many numbers; `measure("...")` shows one. Look around, with any patient:
 
@@ -152,14 +147,14 @@ control(examine, frames=20, who=[*ward], instrument=instruments)
 # **Tried.** Seeds 0, 1 and 2: each of the two patients has all signs of its own cause, and none of the other 34. A second softmax: the limit is computed, 4.85; six runs end at 4.91 to 4.96.
 
 # %% [markdown]
-# ## 3. Two flat curves
+# ## 3. The same complaint twice
 # Mia and Omar both say: it does not learn.
 
 # %% slide="skip"
 stuck, floor = ward["stuck"], ward["floor"]
 stuck
 
-# %% tags=["source-hidden"] deck="Both stand still: is it the same fault?"
+# %% tags=["source-hidden"] deck="Both stop: is it the same fault?"
 figures.flat({who.name: who.losses() for who in (stuck, floor)})
 
 # %% [markdown]
@@ -210,7 +205,7 @@ because = ""  # try "largest loss minus the first"
 _ = floor.diagnose(cause, because)
 
 # %% [markdown] tags=["solution"]
-# Mia: `"weights start at 0"` because of the `"gradient norm at the start"` (or `"matrices that change"`). Omar: `"softmax twice"` because of the `"loss of certain, right predictions"`, which is 4.85 instead of 0.
+# Mia: `"weights start at 0"` because of the `"gradient norm at the start"`. Omar: `"softmax twice"` because of the `"loss of certain, right predictions"`, which is 4.85 instead of 0.
 
 # %% [markdown]
 # Omar's model learns a little, then it stops. A loss can have a floor of its own: `cross_entropy` expects logits, but somebody gives it probabilities, and it applies softmax **again**.
@@ -233,14 +228,13 @@ floor.measure("loss of certain, right predictions")
 # %% tags=["source-hidden"] evidence="second-softmax" tried="exact"
 # Checked: the limit, and that both stand still for reasons that one number each separates.
 assert abs(floor.number("loss of certain, right predictions") - lowest) < 1e-3 and lowest > 4.8
-assert abs(stuck.number("loss of certain, right predictions")) < 1e-3
 assert stuck.number("largest gradient norm") < 1e-6 < 1e-3 < floor.number("largest gradient norm")
 
 # %% [markdown]
 # The same complaint, two causes, and one number that separates them: Mia's gradients are 0, Omar's loss cannot get below a limit. [[second-softmax]] So ask of any number that stands still: what is the lowest value that it *can* have?
 
 # %% [markdown] tags=["note"]
-# **Say.** The next one looks healthy, and happy. A loss below the floor is the only curve that proves a fault.
+# **Say.** The next one looks healthy, and happy. A loss on new texts below their floor proves a fault.
 #
 # **Draw.** None: the map is on the screen.
 #
@@ -252,7 +246,7 @@ assert stuck.number("largest gradient norm") < 1e-6 < 1e-3 < floor.number("large
 #
 # **Cut if short.** The trace.
 #
-# **Tried.** Seeds 0, 1 and 2: the loss on new texts is 0.51, 0.44 and 0.41, below the floor of 0.66; with a right mask it is 1.85, 1.85 and 1.73. On the next word is 0.81 to 0.97 of the attention.
+# **Tried.** Seeds 0, 1 and 2: the loss on new texts is 0.51, 0.44 and 0.41, below the floor of 0.66; with a right mask it is 1.85, 1.85 and 1.73. On the next word is 0.81 to 0.97 of the attention. The floor is a mean over whole stories: without their first 20 tokens the healthy shipped model is at 0.50, and has no fault. Compare the same tokens.
 
 # %% [markdown]
 # ## 4. Too good
@@ -268,10 +262,9 @@ predict(
     key=lambda: "at the next word" if too_good.looks()[1].diagonal(1).mean() > 0.5 else "?",
     choices={
         "at the word before": "So it does in many healthy models. That cannot beat the exact probabilities.",
-        "at itself": "A word knows itself without attention.",
         "at the next word": "",
     },
-    because="Only the text that is still to come can tell more than the exact probabilities.",
+    because="Here it can only be read ahead, and the attention shows it.",
 )
 
 # %% tags=["source-hidden"] deck="Each word looks at the word that it has to predict"
@@ -286,15 +279,16 @@ for who in (too_good, six["D"][0]):
     assert who.number("keys that the first of 8 queries sees") == 2
 
 # %% [markdown]
-# It sees the future. A loss clearly below the floor always proves a fault: the model sees what it has to predict, the targets are wrong, or the texts are not new. [[below-floor]] The places where a mask acts, in shapes:
+# It sees the future. A loss on new texts clearly below the floor of the same tokens proves a fault: the model sees what it has to predict, the targets are wrong, the texts are not new, or the mean is counted wrongly. [[below-floor]] This is where the mask acts:
 
 # %% deck="The mask acts between scores and softmax"
 import torch
 
 from tinylm_classroom import trace
 
-q, k = torch.ones(2, 1, 2, 8, 16)  # (B, H, T, D) each
-allowed = torch.ones(8, 8, dtype=torch.bool)  # (T, S)
+q = torch.ones(1, 2, 3, 16)  # (B, H, T, D)
+k = torch.ones(1, 2, 8, 16)  # (B, H, S, D)
+allowed = torch.ones(3, 8, dtype=torch.bool).tril(5)  # (T, S)
 
 
 # ESSENTIAL
@@ -304,7 +298,7 @@ def weights_of(q, k, allowed):
 
 
 # END
-trace(weights_of, q, k, allowed, sizes={"B": 1, "H": 2, "T": 8, "D": 16})
+trace(weights_of, q, k, allowed, sizes={"B": 1, "H": 2, "T": 3, "S": 8, "D": 16})
 
 
 # %% tags=["exercise"] name="treat_too_good" minutes=5 difficulty=2
@@ -346,7 +340,7 @@ attention_view(too_good.healthy_model(), tokenizer, "\nOne day Mia walked to Oak
 # %% [markdown] tags=["note"]
 # **Say.** Here nothing is trained: it is the model that ships with the course. There are two ways to compute the same logits, and one of them is trusted.
 #
-# **Draw.** A line of tokens that are read one at a time, each with its position below it.
+# **Draw.** None: the dots are on the screen.
 #
 # **Ask.** None: the prediction asks.
 #
@@ -373,10 +367,12 @@ nonsense.writes()
 apart = nonsense.apart()
 predict(
     "We read a text at once, and then token by token through the cache. Which token is the first with other logits?",
-    key=lambda: next(i for i, each in enumerate(apart, 1) if each > 0.01),
-    number="(number of the token)",
-    within=0.1,
-    feedback={1: "The first token has an empty cache, so both ways are the same there."},
+    key=lambda: "the second" if apart[0] < 0.01 < apart[1] else "?",
+    choices={
+        "the first": "The first token has an empty cache, so both ways are the same there.",
+        "the second": "",
+        "the eleventh": "Nothing is special there: the cache only becomes longer.",
+    },
     because="The second token is the first one that has something in the cache before it.",
 )
 
@@ -392,7 +388,7 @@ for who in (nonsense, patient("nonsense", SEED + 1), patient("nonsense", SEED + 
     assert who.number("loss of a text that it reads token by token") > 3
 
 # %% [markdown]
-# Reading at once is right, so the weights are right. The first difference points to the fault: it begins where the cache begins. [[first-token-right]] **Two ways to compute the same thing, one of them trusted, are the best instrument there is.**
+# Reading at once is right, so the weights are right. The first difference points to the fault: it begins where the cache begins. [[first-token-right]] **Two ways to compute the same thing, one of them trusted, are one of the best instruments.**
 
 # %% slide="skip"
 cause = ""  # try "cache hidden"
@@ -414,14 +410,15 @@ _ = nonsense.diagnose(cause, because)
 # - *The padding is attended to* (`padding is seen`): The causal mask hides what comes later.
 # - *The gradients are not averaged* (`gradients not averaged`): Then the two processes would have different weights.
 # - *The reward is wrong* (from the room): It is exactly what its owner asked for.
+# - *Its learning rate is too high* (`learning rate too high`): A lower one delays it.
 #
 # **Cut if short.** All but two patients; the others are homework.
 #
-# **Tried.** All twelve patients under seeds 0, 1 and 2: exactly one of 35 causes has all of its signs. beta, seeds 0, 1, 2 and 19: with 0 the log-probability of the texts is -13.8 to -18.1; with 0.5 it is -1.5 to -3.1 and the reward gains 0.59 to 0.82 letters; with 50 it gains -0.01 to 0.10.
+# **Tried.** All twelve patients under seeds 0, 1 and 2: exactly one of 35 causes has all of its signs. beta: with 0 (seeds 0, 1, 2, 19) the log-probability of the texts is -13.8 to -18.1; with 2 (seeds 0 to 19) it is -1.2 to -5.0 and the reward gains 0.10 to 0.50 letters; with 50 it gains -0.01 to 0.10. With 0.5 half of the 20 seeds rave, and with five times the updates all of the two tried. A learning rate of 1e-3 without a hold heals two of three seeds after 25 updates; after 75 one of these two has -25.5, the other -5.5. beta 2 after 125 updates: -3.0 and -9.2 (seeds 0 and 19): a hold, too, is for a number of updates.
 
 # %% [markdown] deck="Eight more are in the waiting room"
 # ## 6. The waiting room
-# Eight more are waiting. For each: read the story, walk down the tree, measure, and only then fill in the two lines. (`ward["slower"].hint()` helps a little, and `.exchange("mask")` puts in a healthy part.)
+# Eight more are waiting. Run a cell to see its card. Walk down the tree, measure, and only then fill in the two lines. (`ward["slower"].hint()` helps a little, and `.exchange("mask")` puts in a healthy part.)
 
 # %% slide="skip"
 cause = ""  # try "gradient cut off"
@@ -439,6 +436,16 @@ because = ""  # try "tokens that it reads of 200"
 _ = ward["until 128"].diagnose(cause, because)
 
 # %% slide="skip"
+cause = ""  # try "logits too large"
+because = ""  # try "largest logit"
+_ = ward["NaN"].diagnose(cause, because)
+
+# %% slide="skip"
+cause = ""  # try "padding is seen"
+because = ""  # try "error with padding on the right"
+_ = ward["padded"].diagnose(cause, because)
+
+# %% slide="skip"
 cause = ""  # try "gradients not averaged"
 because = ""  # try "difference between the weights of the processes"
 _ = ward["two processes"].diagnose(cause, because)
@@ -448,10 +455,15 @@ cause = ""  # try "generator not saved"
 because = ""  # try "batches that differ after resuming"
 _ = ward["resumed"].diagnose(cause, because)
 
+# %% slide="skip"
+cause = ""  # try "reward turned"
+because = ""  # try "gain of reward"
+_ = ward["rewarded"].diagnose(cause, because)
+
 # %% [markdown] tags=["solution"]
 # - *left behind*: `"not given to the optimizer"` because of `"matrices that never change although they have a gradient"`. Had the way back been cut off, `v_proj` would have no gradient.
 # - *slower*: `"hooks stay"` because of the `"hooks on the block at the end"`. A hook is removed in `finally` (lesson 16).
-# - *until 128*: `"wrong end of the window"` because of the `"number of the newest token that it reads of 200"`: it keeps the first 128 tokens instead of the last (lesson 12).
+# - *until 128*: `"wrong end of the window"` because of the `"number of the newest token that it reads of 200"`: it keeps the first 128 tokens instead of the last (lesson 13).
 # - *two processes*: `"same texts"` because of the `"texts that no process reads"`: the rank is not used.
 # - *resumed*: `"optimizer not saved"` because of the `"difference of the optimizer's means after loading"`. See [more: runs](more/11_runs.ipynb).
 # - *NaN* and *padded*: below. *rewarded*: `"nothing holds it"` because of the `"log-probability of its texts for the model at the beginning"`.
@@ -473,7 +485,9 @@ def hide(logits, targets):
 hidden = ward["NaN"].fix(loss=hide)
 
 # %% [markdown]
-# Refused: the number is gone and the fault is not. Ada's patient is rewarded for long words, and nothing holds it at the language that it began with (lesson 17). The colleague: then hold it as tightly as possible!
+# Refused: the number is gone and the fault is not.
+#
+# Ada's patient is rewarded for long words. The colleague's cure: hold it as tightly as possible to the model that it began with!
 
 # %%
 ward["rewarded"].writes()
@@ -485,20 +499,16 @@ _ = ward["rewarded"].fix(beta=beta)
 # %% tags=["source-hidden"] evidence="cures-that-hide" tried="seeds"
 # Checked: both cures are refused, for a reason; a moderate hold is a cure. Other seeds are in the note.
 assert "hides a model that explodes" in hidden.message
-assert "learns nothing" in ward["rewarded"].refusal(beta=50.0) and not ward["rewarded"].refusal(beta=0.5)
+assert "learns nothing" in ward["rewarded"].refusal(beta=50.0) and not ward["rewarded"].refusal(beta=2.0)
 
 # %% [markdown]
 # A cure must remove the cause *and* leave the patient able to live: to learn, and to say when something else breaks. [[cures-that-hide]]
 
-# %% slide="skip"
-cause = ""  # try "reward turned"
-because = ""  # try "gain of reward"
-_ = ward["rewarded"].diagnose(cause, because)
-
 
 # %% tags=["exercise"] name="treat_nan" minutes=7 difficulty=3
 def treat_nan():
-    """Returns "cause", "measurement", {"part": function}."""
+    """Returns "cause", "measurement", {"part": function}, such as
+    "softmax twice", "loss at the start", {"loss": my_loss}."""
     # SOLUTION
     from torch.nn.functional import cross_entropy
 
@@ -507,7 +517,7 @@ def treat_nan():
         total = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
         return total / counted
 
-    because = "fewest targets that count in an update"
+    because = "losses of no targets that are NaN"
     return "nothing counts", because, {"loss": loss}
     # END
 
@@ -519,12 +529,13 @@ _ = ward["NaN"].treat(treat_nan)
 ward["NaN"].hint()
 
 # %% [markdown] tags=["solution"]
-# Loss, gradients and logits are calm before update 300, so nothing explodes. But in this update no target counts, and the mean divides 0 by 0. One NaN in the loss makes all weights NaN. A lower learning rate does not help; the division must know that the number can be 0.
+# Loss, gradients and logits are calm before update 300, so nothing explodes. But in this update no target counts, and the mean divides 0 by 0. A healthy run has the same update: the evidence is the loss that is NaN there. Common mistake: a mean over all positions, which is finite and too small. One NaN in the loss makes all weights NaN. A lower learning rate does not help; the division must know that the number can be 0.
 
 
 # %% tags=["exercise"] name="treat_padded" minutes=8 difficulty=4
 def treat_padded():
-    """Returns "cause", "measurement", {"part": function}."""
+    """Returns "cause", "measurement", {"part": function}, such as
+    "mask shifted", "loss at the start", {"mask": my_mask}."""
     # SOLUTION
     import torch
 
@@ -532,7 +543,7 @@ def treat_padded():
         last = (real * torch.arange(real.shape[1])).argmax(1)  # (B)
         return logits[torch.arange(len(logits)), last]  # (B, V)
 
-    because = "error at the last real token, with padding on the right"
+    because = "difference between what it reads and the last real token"
     return "padding is read", because, {"last_logits": last_logits}
     # END
 
@@ -544,7 +555,7 @@ _ = ward["padded"].treat(treat_padded)
 ward["padded"].hint()
 
 # %% [markdown] tags=["solution"]
-# At the last real token the logits are right on both sides, so no real token sees the padding: with padding on the right the causal mask already hides it. The fault is where the logits are read: `logits[:, -1]` is padding there. Common mistake: the number of real tokens minus 1, which is wrong for padding on the left.
+# What it reads is not what the last real token has, and there the logits are right on both sides, so no real token sees the padding: with padding on the right the causal mask already hides it. The fault is where the logits are read: `logits[:, -1]` is padding there. Common mistake: the number of real tokens minus 1, which is wrong for padding on the left.
 
 # %% [markdown] tags=["note"]
 # **Say.** One instrument is stronger than all others, if you can afford it: a version that works. Exchange half of the parts, run again, and keep the half that matters. But it says where, not what.
@@ -559,7 +570,7 @@ ward["padded"].hint()
 #
 # **Cut if short.** The two faults.
 #
-# **Tried.** All twelve patients: at most 4 runs. Two faults in different halves: with every pair of the first seven and the last seven parts the answer is the last part, whichever two are ill, because no half heals them both; in 42 of 49 pairs it is healthy.
+# **Tried.** All twelve patients: at most 4 runs. Two faults in different halves: with every pair of the first seven and the last seven parts the answer is the last part, whichever two are ill, because no half heals them both. Of all 91 pairs it names a healthy part in 66. If it keeps the cured half cured, it names an ill one in 91 of 91.
 
 # %% [markdown]
 # ## 7. Where is not what
@@ -595,12 +606,12 @@ def recorded(who, rounds):
 # %% slide="skip"
 rounds = {name: [] for name in ward}
 found = {name: bisect(PARTS, recorded(who, rounds[name])) for name, who in ward.items()}
-name = "until 128"  # try "padded" and "slower"
+name = "until 128"
 print(f"{name}: {found[name]}, in {len(rounds[name])} runs")
 print(f"{len({*found.values()})} different parts for {len(found)} patients")
 
 # %% tags=["source-hidden"] deck="Four runs find one of fourteen parts"
-figures.halving(PARTS, rounds["until 128"])
+figures.halving(PARTS, rounds[name])
 
 # %% tags=["source-hidden"] evidence="bisection" tried="exact"
 # Checked: at most four runs for each, and two patients with the same ill part.
@@ -622,9 +633,8 @@ predict(
     choices={
         "one of the two": "Whichever half it heals, the other fault keeps the complaint.",
         "a healthy part": "",
-        "it never ends": "It halves the parts each time, whatever the runs say.",
     },
-    because="As soon as the two are in different halves, no half heals it alone, so it keeps the wrong one.",
+    because="Once the two are in different halves, every later run stays ill, so it ends at its last part.",
 )
 
 # %% deck="Two faults, and the answer is a healthy part"
@@ -633,11 +643,13 @@ healthy = ["initial_weights"]  # try ["loss"] and ["initial_weights", "loss"]
 state = "still ill" if both.is_ill(*healthy) else "well"
 print(f"with a healthy {', '.join(healthy)}: {state}")
 
+
 # %% tags=["source-hidden"] evidence="two-faults" tried="exact"
-# Checked: for two faults in different halves it always names the last part; it is healthy in most cases.
-pairs = [(a, b) for a in PARTS[:7] for b in PARTS[7:]]
-names = [bisect(PARTS, lambda *healthy, pair=pair: not {*pair} <= {*healthy}) for pair in pairs]
-assert {*names} == {PARTS[-1]} and answer not in two_ill
+# Checked with all pairs of parts: it names a healthy part in most cases.
+pairs = list(itertools.combinations(PARTS, 2))
+named = [bisect(PARTS, lambda *healthy, pair=pair: not {*pair} <= {*healthy}) for pair in pairs]
+wrong = sum(name not in pair for name, pair in zip(named, pairs, strict=True))
+assert wrong > 0.6 * len(pairs) and answer not in two_ill
 assert both.is_ill(answer) and not both.is_ill(*two_ill)
 
 # %% [markdown]
@@ -658,10 +670,11 @@ control(exchange, frames=20, who=[*ward], part=PARTS)
 #
 # **Draw.** None: the tree is on the screen.
 #
-# **Ask.** None: the text asks.
+# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *NaN belongs to* Does it learn? (from the room): It did learn, until it broke.
+# - *Their batch is too small* (`Does it learn one batch?`): They learn one as quickly as a single process.
 #
 # **Cut if short.** The card with your tries.
 #
@@ -669,10 +682,22 @@ control(exchange, frames=20, who=[*ward], part=PARTS)
 
 # %% [markdown]
 # ## 8. The tree, filled in
-# Which patient stops at which leaf? Say it before you look. Here the measurements alone walk down:
+# The measurements alone walk down the tree. Carlos' two processes learn less together than one alone. At which question do they stop?
+
+# %% tags=["source-hidden"] deck="Two processes that learn too little: at which question?"
+leaves = {name: ill_runs.walk(who) for name, who in ward.items()}
+asked = [each.text.replace("\n", " ") for each in ill_runs.TREE]
+predict(
+    "At which question does *two processes* stop?",
+    key=lambda: asked[leaves["two processes"][0]],
+    choices={
+        asked[1]: "They learn a batch by heart as quickly as one process does.",
+        asked[3]: "",
+    },
+    because="Nobody reads half of the texts. It looks like weak learning, and it is data that takes no part.",
+)
 
 # %% tags=["source-hidden"] deck="Everybody stops somewhere, and nobody at the first question"
-leaves = {name: ill_runs.walk(who) for name, who in ward.items()}
 figures.tree(ill_runs.TREE, leaves)
 
 # %% tags=["source-hidden"] evidence="one-cause-fits" tried="seeds"
@@ -681,10 +706,9 @@ others = {name: who for who, name in six.values() if name != "healthy"}
 assert max(leaves.values()) < (6, 0) and min(leaves.values()) > (0, 9)
 for who in [*ward.values(), *others.values()]:
     assert who.fitting_causes() == 1
-assert all(ill_runs.walk(who) == leaves[name] for name, who in others.items())
 
 # %% [markdown]
-# Each of the twelve stops at one leaf, and of all causes on the list exactly one has all of its signs. [[one-cause-fits]] The tree is ours, for these patients; your own project will add questions. The order stays.
+# Each of the twelve stops at one leaf, and of all causes on the list exactly one has all of its signs: a diagnosis excludes what is on the list, nothing else. [[one-cause-fits]] The tree is ours, for these patients; your own project will add questions. The order stays.
 
 # %%
 from tinylm_classroom import visits
@@ -707,15 +731,15 @@ visits(ward.values())
 
 # %% [markdown] deck="Say what you expect, then measure"
 # ## What you have now
-# - A loss curve hides faults: a matrix that never learns, work that grows. [[loss-hides]]
-# - A right start excludes causes, and proves no health. [[all-start-right]]
-# - The same flat curve can have several causes, and one number separates them. [[second-softmax]]
-# - A loss clearly below the floor proves a fault. [[below-floor]]
+# - A loss curve hides faults: most single matrices that never learn, work that grows. [[loss-hides]]
+# - A right start excludes a few causes, and does not prove health. [[all-start-right]]
+# - The same complaint can have several causes, and one number separates them. [[second-softmax]]
+# - A loss on new texts clearly below the floor of the same tokens proves a fault. [[below-floor]]
 # - Two ways to compute the same thing show where a fault begins. [[first-token-right]]
 # - A cure removes the cause; one that only removes the number is refused. [[cures-that-hide]]
 # - With healthy parts, a bisection finds the ill one in a few runs, but not what is wrong with it. [[bisection]]
-# - It assumes a single fault: with two it names a healthy part. [[two-faults]]
-# - Each patient has the signs of one cause only, so a diagnosis can be proved. [[one-cause-fits]]
+# - It assumes a single fault: with two it usually names a healthy part. [[two-faults]]
+# - Each of the twelve has all signs of exactly one listed cause, so a diagnosis can be checked. [[one-cause-fits]]
 #
 # Next, lesson 20: a model of your own, from your own parts.
 

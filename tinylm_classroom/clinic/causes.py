@@ -11,19 +11,21 @@ class Cause(NamedTuple):
     """What may be wrong, in words, and what would then be measured: a sign that does not hold
     contradicts it.
 
-    also: more measurements that are evidence for it.
+    proof: the measurement that only this cause explains, where not each of its signs is one.
     """
 
     text: str
     signs: tuple[Sign, ...]
-    also: tuple[str, ...] = ()
+    proof: str = ""
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What can be named as evidence for it: no measurement that says only that something is
-        trained at all.
+        """What can be named as evidence for it: no measurement that a healthy run or another cause
+        would show as well.
         """
-        return (*(sign.measure for sign in self.signs if sign not in KINDS), *self.also)
+        if self.proof:
+            return (self.proof,)
+        return tuple(sign.measure for sign in self.signs if sign not in KINDS)
 
 
 TRAINED = Sign("updates of training", low=1)
@@ -43,6 +45,7 @@ CAUSES = {
             Sign("gradient norm at the start", high=1e-6),
             Sign("matrices that change", high=0),
         ),
+        "gradient norm at the start",
     ),
     "learning rate 0": Cause(
         "the learning rate is 0", (TRAINED, Sign("largest learning rate", high=0))
@@ -66,9 +69,10 @@ CAUSES = {
         "the optimizer was not given a matrix",
         (
             TRAINED,
-            Sign("matrices that never change although they have a gradient", low=1),
+            Sign("matrices that never change although they have a gradient", low=1, high=7),
             Sign("matrices that change", low=1),
         ),
+        "matrices that never change although they have a gradient",
     ),
     "logits too large": Cause(
         "the logits grow until the exponential overflows", (TRAINED, Sign("largest logit", low=88))
@@ -80,7 +84,6 @@ CAUSES = {
     "mask shifted": Cause(
         "the causal mask is shifted by one: a query sees the next token, too",
         (Sign("keys that the first of 8 queries sees", low=2, high=2),),
-        ("largest attention weight on the next token", f"keys that a token {BEHIND} sees"),
     ),
     "mask too narrow": Cause(
         "the causal mask hides a query's own position",
@@ -109,7 +112,9 @@ CAUSES = {
             TRAINED,
             Sign("fewest targets that count in an update", high=0),
             Sign("first update with NaN", low=1),
+            Sign("losses of no targets that are NaN", low=1),
         ),
+        "losses of no targets that are NaN",
     ),
     # training: what goes on around the updates
     "optimizer not saved": Cause(
@@ -152,7 +157,6 @@ CAUSES = {
     "position restarts": Cause(
         "a token that is read through the cache gets a position that starts at 0 again",
         (Sign(f"position of a token {BEHIND}", high=N_BEFORE - 1),),
-        ("largest difference of logits, cache against full",),
     ),
     "cache hidden": Cause(
         "the mask hides keys in the cache from a new token",
@@ -168,6 +172,7 @@ CAUSES = {
             Sign("number of the newest token that it reads of 200", high=199),
             Sign("tokens that it reads of 200", low=1),
         ),
+        "number of the newest token that it reads of 200",
     ),
     "positions never trained": Cause(
         "it reads more tokens than in training, at positions that it has never seen",
@@ -178,8 +183,9 @@ CAUSES = {
         (
             PADDED,
             Sign("error at the last real token, with padding on the right", high=0.01),
-            Sign("error with padding on the right", low=0.5),
+            Sign("difference between what it reads and the last real token", low=0.5),
         ),
+        "difference between what it reads and the last real token",
     ),
     "padding is seen": Cause(
         "real tokens attend to the padding",
@@ -197,6 +203,7 @@ CAUSES = {
             Sign("gain of reward", low=0.2),
             Sign("log-probability of its texts for the model at the beginning", high=-6),
         ),
+        "log-probability of its texts for the model at the beginning",
     ),
     "reward turned": Cause(
         "the sign of the reward is turned: worse texts become more likely",

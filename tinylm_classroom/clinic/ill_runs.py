@@ -9,9 +9,9 @@ PARTS = [*HEALTHY]
 RUNS = {
     "A": "slower",
     "B": "NaN",
-    "C": "left behind",
+    "C": "healthy",
     "D": "too good",
-    "E": "healthy",
+    "E": "left behind",
     "F": "stuck",
 }
 

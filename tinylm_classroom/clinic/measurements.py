@@ -24,6 +24,7 @@ from .run import (
     PROMPT,
     STORIES,
     PatientRun,
+    Plan,
     T,
     letters,
     log_probs_of,
@@ -33,6 +34,7 @@ from .run import (
 )
 
 V = 345
+N_BY_HEART = 60  # updates that learn one batch by heart
 AT_END = 10  # updates whose mean counts as the loss at the end
 N_BEFORE = 10  # tokens before the one that a part is tried with
 N_WRITTEN = 24  # tokens
@@ -158,6 +160,23 @@ def _certain(parts: SimpleNamespace) -> float:
     """The loss of predictions that are certain and right."""
     targets = torch.arange(8).view(2, 4)
     return parts.loss(100.0 * torch.nn.functional.one_hot(targets, V).float(), targets).item()
+
+
+def _equal(parts: SimpleNamespace) -> float:
+    """The loss of equal logits where half of the targets count, divided by ln V."""
+    targets = torch.arange(8).view(2, 4)
+    targets[:, ::2] = IGNORED
+    return parts.loss(torch.zeros(2, 4, V), targets).item() / math.log(V)
+
+
+def _nothing_counts(parts: SimpleNamespace) -> float:
+    """Whether the loss of a batch where no target counts is NaN."""
+    return math.isnan(parts.loss(torch.zeros(2, 4, V), torch.full((2, 4), IGNORED)).item())
+
+
+def _one_batch(run: PatientRun) -> float:
+    """The loss of another run with these parts, which learns one batch by heart."""
+    return losses(PatientRun(Plan(N_BY_HEART, one_batch=True), run.parts, run.seed))[-1]
 
 
 def _hidden_nan(parts: SimpleNamespace) -> float:
@@ -322,6 +341,11 @@ def _at_last_real(run: PatientRun) -> float:
     return _difference(last, alone)
 
 
+def _at_the_wrong_place(run: PatientRun) -> float:
+    found, _, last, _ = _padded(run, left=False)
+    return _difference(found, last)
+
+
 @torch.no_grad()
 def _likelihood(run: PatientRun) -> float:
     return log_probs_of(shipped().model, run.texts)[:, PROMPT - 1 :].mean().item()
@@ -391,12 +415,12 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
     "loss on all its texts": _all_texts,
     "largest loss minus the first": _largest_step_back,
     "loss of certain, right predictions": lambda run: _certain(run.parts),
-    "loss of equal logits, divided by ln V": lambda run: (
-        run.parts.loss(torch.zeros(2, 4, V), torch.arange(8).view(2, 4)).item() / math.log(V)
-    ),
+    "loss of equal logits, divided by ln V": lambda run: _equal(run.parts),
+    "loss after learning one batch": _one_batch,
     "lowest loss": lambda run: min(_finite(losses(run))),
     "first update with NaN": _first_nan,
     "updates with NaN": lambda run: sum(map(math.isnan, losses(run))),
+    "losses of no targets that are NaN": lambda run: _nothing_counts(run.parts),
     "losses of NaN that look like numbers": lambda run: _hidden_nan(run.parts),
     "gradient norm at the start": lambda run: total_norms(run)[0],
     "largest gradient norm": lambda run: max(_finite(total_norms(run))),
@@ -425,6 +449,7 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
         attention_weights(run).diagonal(1, -2, -1).max().item()
     ),
     "hooks on the block at the end": lambda run: run.record.hooks[-1],
+    "updates that break it": lambda run: run.plan.resume + bool(_first_nan(run)),
     "losses that keep their graph": lambda run: sum(
         each.requires_grad for each in run.record.losses
     ),
@@ -464,8 +489,90 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
     "error with padding on the left": lambda run: _padding(run, left=True),
     "error with padding on the right": lambda run: _padding(run, left=False),
     "error at the last real token, with padding on the right": _at_last_real,
+    "difference between what it reads and the last real token": _at_the_wrong_place,
     "gain of reward in new texts": _gain,
     "gain of reward": lambda run: mean(run.rewards[-3:]) - run.rewards[0],
     "mean advantage": lambda run: max(map(abs, run.advantages)),
     "log-probability of its texts for the model at the beginning": _likelihood,
 }
+
+ANSWERS = {
+    "What does it do?": (
+        "updates of training",
+        "updates with a reward",
+        "texts with padding that it reads",
+        "times it is resumed",
+        "processes",
+    ),
+    "Does it begin at ln V?": (
+        "loss at the start",
+        "loss of equal logits, divided by ln V",
+        "loss of certain, right predictions",
+    ),
+    "Does it learn one batch?": (
+        "loss after learning one batch",
+        "loss at the end",
+        "lowest loss",
+        "largest loss minus the first",
+        "gradient norm at the start",
+        "largest gradient norm",
+        "largest learning rate",
+        "largest logit",
+    ),
+    "Is new text above the floor?": (
+        "loss on new texts",
+        "floor of new texts",
+        "keys that the first of 8 queries sees",
+        "keys that the last of 8 queries sees",
+        "largest attention weight on the next token",
+        "targets that are their own input",
+        "targets that are the next input",
+        "new texts that are in the training texts",
+    ),
+    "Does all of it take part?": (
+        "matrices that change",
+        "matrices without a gradient",
+        "matrices that never change although they have a gradient",
+        "fewest targets that count in an update",
+        "texts that no process reads",
+        "loss on all its texts",
+        "difference between the weights of the processes",
+    ),
+    "Does it write as it reads?": (
+        "largest difference of logits, cache against full",
+        "loss of a text that it reads at once",
+        "loss of a text that it reads token by token",
+        f"position of a token after {N_BEFORE} others",
+        f"keys that a token after {N_BEFORE} others sees",
+        "modules that drop something when it writes",
+        f"loss up to {LIMIT} tokens",
+        f"loss beyond {LIMIT} tokens",
+        "tokens that it reads of 200",
+        "number of the newest token that it reads of 200",
+        "error with padding on the left",
+        "error with padding on the right",
+        "error at the last real token, with padding on the right",
+        "difference between what it reads and the last real token",
+    ),
+    "Does it stay well?": (
+        "first update with NaN",
+        "updates with NaN",
+        "updates that break it",
+        "losses of no targets that are NaN",
+        "losses of NaN that look like numbers",
+        "hooks on the block at the end",
+        "losses that keep their graph",
+        "tokens in the last batch, divided by the first",
+        "size of the activations at the end",
+        "error of the watched size",
+        "largest difference of the loss after resuming",
+        "difference of the weights after loading",
+        "difference of the optimizer's means after loading",
+        "batches that differ after resuming",
+        "learning rates that differ after resuming",
+        "gain of reward",
+        "gain of reward in new texts",
+        "mean advantage",
+        "log-probability of its texts for the model at the beginning",
+    ),
+}  # the measurements under the question of the tree that they answer

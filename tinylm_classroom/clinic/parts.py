@@ -118,7 +118,7 @@ def _last_logits(logits: Tensor, real: Tensor) -> Tensor:
     return logits[torch.arange(len(logits)), last]
 
 
-BETA = 0.5  # how strongly learning from rewards is held at the model that it began with
+BETA = 2.0  # how strongly learning from rewards is held at the model that it began with
 
 HEALTHY: dict[str, Any] = {
     "initial_weights": _initial_weights,

@@ -5,6 +5,7 @@ with a number.
 import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -17,8 +18,9 @@ from ..checks.verdict import NOT_YET
 from ..display import figures
 from ..display.cards import Card, card, number_table, paragraph, text_block, unmarked, wrapped
 from ..display.numbers import marked
-from .causes import CAUSES
+from .causes import CAUSES, TRAINED
 from .measurements import (
+    ANSWERS,
     MEASUREMENTS,
     Sign,
     attention_weights,
@@ -251,7 +253,7 @@ class Patient:
         first block.
         """
         words, weights = self.looks()
-        cells = [["0" if w == 0 else marked(f"{w:.2f}") for w in row] for row in weights.tolist()]
+        cells = [[_weight(w) for w in row] for row in weights.tolist()]
         rows = [(f"query {word}", *row) for word, row in zip(words, cells, strict=True)]
         _table_card(self.title, ("key", *words), rows).show()
 
@@ -324,10 +326,13 @@ class Patient:
 
     @staticmethod
     def measurements() -> Card:
-        """The names of all measurements."""
-        return _table_card(
-            "What can be measured", ("name",), [(name,) for name in MEASUREMENTS], of_words=True
-        )
+        """The names of all measurements, under the question of the tree that they answer."""
+        rows = [
+            ("" if i else question, name)
+            for question, names in ANSWERS.items()
+            for i, name in enumerate(names)
+        ]
+        return _table_card("What can be measured", ("question", "name"), rows, of_words=True)
 
     @staticmethod
     def causes() -> Card:
@@ -348,9 +353,13 @@ class Patient:
         The result is that of the diagnosis where this is wrong, and otherwise that of the fix.
         """
         try:
-            cause, because, part = treatment()
+            found = treatment()
         except NotImplementedError:
             return self._answer(False, None, f"{self.title}: {NOT_YET}", "treatment")
+        if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[2], dict)):
+            said = "Return three values: cause, measurement, {part: function}."
+            return self._answer(False, "not three values", said, "treatment")
+        cause, because, part = found
         diagnosis = self.diagnose(cause, because)
         fixed = self.fix(**part)
         return fixed if diagnosis.passed else diagnosis
@@ -366,7 +375,9 @@ class Patient:
             self._card("open").show()
             return Result(False, None, f"{self.title}: {NOT_YET}")
         if cause not in CAUSES:
-            raise ValueError(f"there is no cause {cause!r}; causes() lists them")
+            raise ValueError(
+                f"there is no cause {cause!r}; causes() lists them{_near(cause, CAUSES)}"
+            )
         text = CAUSES[cause].text
         if not because:
             said = (
@@ -375,7 +386,10 @@ class Patient:
             )
             return self._answer(False, NO_EVIDENCE, said, "diagnosis")
         if because not in MEASUREMENTS:
-            raise ValueError(f"there is no measurement {because!r}; measurements() lists them")
+            near = _near(because, MEASUREMENTS)
+            raise ValueError(
+                f"there is no measurement {because!r}; measurements() lists them{near}"
+            )
         if cause not in self.tries:
             self.tries.append(cause)
         if cause != self.case.cause:
@@ -384,12 +398,14 @@ class Patient:
                 f"Not this: {text}. Then the {sign.measure} would be {sign.range}. "
                 f"Measured: {shown(take(self._run, sign.measure))}."
             )
+            if self._run.rewards and sign == TRAINED:
+                said += " It is trained by rewards, not by a loss on texts."
             return self._answer(False, cause, said, "diagnosis")
         if because not in CAUSES[cause].evidence:
             here = shown(self.number(because)) if self.has(because) else "not measured here"
             said = (
                 f"It may be so: {text}. But the {because}, {here}, is not evidence for it, because "
-                "other faults would show it as well. Which number would only this one explain?"
+                f"{self._who_else(because)}. Which number would only this one explain?"
             )
             return self._answer(False, NO_EVIDENCE, said, "diagnosis")
         value = shown(self.number(because))
@@ -398,6 +414,18 @@ class Patient:
         found = "at the first try" if place == 1 else f"at try {place}"
         said = f"Yes: {text}. The {because}: {value}. Found {found}."
         return self._answer(True, None, said, "diagnosis")
+
+    def _who_else(self, name: str) -> str:
+        """Who shows this measurement, too."""
+        try:
+            same = shown(take(self._healthy, name)) == shown(take(self._run, name))
+        except (IndexError, AttributeError, ValueError, ZeroDivisionError):
+            same = False
+        return (
+            "a run without the fault has this number, too"
+            if same
+            else "other faults would show it as well"
+        )
 
     def fitting_causes(self) -> int:
         """How many of all causes no measurement contradicts."""
@@ -507,6 +535,16 @@ def visits(seen: Iterable[Patient]) -> Card:
     first = sum("first" in result for result in found)
     title = f"Your clinic: {len(found)} of {len(rows)} found, {first} at the first try"
     return _table_card(title, ("patient", "diagnosis"), rows, of_words=True)
+
+
+def _near(word: str, words: Iterable[str]) -> str:
+    found = get_close_matches(word, words, 1)
+    return f". Did you mean {found[0]!r}?" if found else ""
+
+
+def _weight(value: float) -> str:
+    """An attention weight in a table."""
+    return number(value) if value == 0 or math.isnan(value) else marked(f"{value:.2f}")
 
 
 def _call(name: str, part: Any) -> str:

@@ -52,7 +52,7 @@ def curves(runs: Mapping[str, Sequence[float]], floor: float) -> None:
         alt=f"{title}. Six curves, which end at {', '.join(ends)} nats.",
         caption=(
             "The loss of each update, in nats per token. Above is the loss of equal probabilities, "
-            "below the floor that no model can go under in new texts."
+            "below the floor of new texts."
         ),
         table={"run": list(runs), "updates": list(map(len, runs.values())), "last loss": ends},
     )
@@ -147,7 +147,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], says:
 
 def flat(runs: Mapping[str, Sequence[float]]) -> None:
     """Shows the losses of two runs that do not fall, and ln V."""
-    title = "Two flat curves, at different heights"
+    title = "Both stop: is it the same fault?"
     with axes(title, "update", "loss (nats per token)", (11.4, 4.4)) as (figure, ax):
         for (name, found), color in zip(runs.items(), SERIES, strict=False):
             ax.plot(range(1, len(found) + 1), found, color=color, linewidth=3)
@@ -161,7 +161,7 @@ def flat(runs: Mapping[str, Sequence[float]]) -> None:
     display(
         figure,
         alt=f"{title}: {', '.join(runs)} end at {' and '.join(ends)} nats.",
-        caption="Both stand still. What holds the one cannot be what holds the other.",
+        caption="One stays at ln V. The other falls a little, and stops far above 0.",
         table={"patient": list(runs), "last loss": ends},
     )
 
@@ -173,7 +173,8 @@ def looks(who: Any) -> None:
     title = "Each word looks at the word that it has to predict"
     with axes(title, "looks at (key)", "the word that looks (query)", (11.4, 5.6)) as (figure, ax):
         ax.grid(visible=False)
-        cells(ax, weights, weights, words, [2] * len(words))
+        rows = words[:-1]  # the next word of the last one is not in the picture
+        cells(ax, weights[: len(rows)], weights[: len(rows)], rows, [2] * len(rows))
         for text in ax.texts:
             text.set_visible(float(text.get_text()) >= 0.1)
             text.set_size(18)
@@ -245,6 +246,9 @@ def halving(parts: Sequence[str], rounds: Sequence[tuple[Sequence[str], bool]]) 
             says = "still ill" if ill else "healed"
             ax.text(len(parts) - 0.2, -row, says, va="center", size=20, weight="bold")
             suspects = [part for part in suspects if (part in exchanged) != ill]
+        for part in suspects:
+            ring = {"s": 980, "facecolors": "none", "edgecolors": INK, "linewidths": 3}
+            ax.scatter(parts.index(part), 1 - len(rounds), **ring)
         names = [part.replace("_", " ") for part in parts]
         ax.set_xticks(range(len(parts)), names, rotation=40, ha="right", rotation_mode="anchor")
         runs = [f"run {i + 1}" for i in range(len(rounds))]
@@ -262,7 +266,7 @@ def halving(parts: Sequence[str], rounds: Sequence[tuple[Sequence[str], bool]]) 
         alt=f"{title}. What is left at the end: {', '.join(suspects)}.",
         caption=(
             "Green: a healthy part is put in. Orange: still under suspicion. White: cleared by an "
-            "earlier run."
+            "earlier run. The ring: what is left."
         ),
         table={
             "run": [str(i + 1) for i in range(len(rounds))],

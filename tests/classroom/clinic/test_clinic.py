@@ -11,7 +11,7 @@ from torch import nn
 
 from tinylm_classroom import patient, show, visits
 from tinylm_classroom.clinic.causes import CAUSES
-from tinylm_classroom.clinic.measurements import MEASUREMENTS, Sign, floor, number, shown, take
+from tinylm_classroom.clinic.measurements import ANSWERS, MEASUREMENTS, Sign, floor, number, shown, take
 from tinylm_classroom.clinic.parts import HEALTHY, with_parts
 from tinylm_classroom.clinic.patient import NO_EVIDENCE, Patient, patients
 from tinylm_classroom.clinic.patients import PATIENTS, CaseFile
@@ -41,6 +41,10 @@ def without_the_others(logits, targets):
     if not counted.any():
         return 0.0 * logits.sum()
     return nn.functional.cross_entropy(logits.flatten(0, 1)[counted], targets.flatten()[counted])
+
+
+def over_all(logits, targets):
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").mean()
 
 
 def small_normal(model):
@@ -107,7 +111,7 @@ RIGHT = {
     "resumed": [all_saved],
     "slower": [with_handle],
     "until 128": [lambda ids, limit: ids[:, max(0, ids.shape[1] - limit) :]],
-    "rewarded": [0.5, 1.0],
+    "rewarded": [2.0, 1.0],
     "padded": [from_behind],
     "two processes": [lambda texts, rank, n: texts.chunk(n)[rank]],
 }
@@ -122,6 +126,7 @@ WRONG = {
         lambda logits, targets: nn.functional.nll_loss(logits.softmax(-1).flatten(0, 1), targets.flatten()),
         lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum"),
         lambda logits, targets: nn.functional.cross_entropy(10 * logits.softmax(-1).flatten(0, 1), targets.flatten()),
+        over_all,
     ],
     "NaN": [
         lambda logits, targets: (
@@ -130,6 +135,7 @@ WRONG = {
         lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).nan_to_num(),
         lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum"),
         lambda logits, targets: nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()),
+        over_all,
     ],
     "nonsense": [
         lambda start, n: torch.full((n,), start),
@@ -185,6 +191,38 @@ def test_a_healthy_run_has_none_of_the_symptoms_and_passes_the_hidden_test(case:
     assert not all(sign.holds(run) for sign in case.symptoms)
 
 
+@each
+def test_evidence_differs_from_the_healthy_number(case: CaseFile) -> None:
+    for because in CAUSES[case.cause].evidence:
+        (sign,) = [sign for sign in CAUSES[case.cause].signs if sign.measure == because]
+        assert sign.holds(seen(case.name, 0)._run) and not sign.holds(seen(case.name, 0)._healthy)
+    if case.name in ("NaN", "until 128", "too good"):
+        common = {
+            "NaN": "fewest targets that count in an update",
+            "until 128": "tokens that it reads of 200",
+            "too good": "keys that a token after 10 others sees",
+        }[case.name]
+        found = Patient(case).diagnose(case.cause, common)
+        assert found.mistake == NO_EVIDENCE and "a run without the fault has this number" in found.message
+
+
+def test_no_other_cause_has_a_sign_that_covers_the_evidence() -> None:
+    signs = [(name, sign) for name, cause in CAUSES.items() for sign in cause.signs]
+    for name, cause in CAUSES.items():
+        assert cause.evidence and set(cause.evidence) <= {sign.measure for sign in cause.signs}
+        for sign in (sign for sign in cause.signs if cause.proof and sign.measure == cause.proof):
+            same = [(other, each) for other, each in signs if other != name and each.measure == sign.measure]
+            assert [other for other, each in same if each.low <= sign.high and sign.low <= each.high] == []
+
+
+def test_every_measurement_is_listed_under_one_question() -> None:
+    listed = [name for names in ANSWERS.values() for name in names]
+    assert sorted(listed) == sorted(MEASUREMENTS)
+    for question in TREE:
+        names = ANSWERS[question.text.replace("\n", " ")]
+        assert {sign.measure for sign in question.healthy} <= {*names}
+
+
 @pytest.mark.slow
 @each
 def test_a_run_takes_two_seconds_at_most_and_is_the_same_again(case: CaseFile) -> None:
@@ -230,7 +268,7 @@ def test_a_diagnosis_is_answered_with_a_number(which: int, capsys: pytest.Captur
         found = who.diagnose(cause, "loss at the end")
         sign = who.contradiction(cause)
         assert not found.passed and found.mistake == cause and not who.proved
-        assert found.message.endswith(f"would be {sign.range}. Measured: {shown(who.number(sign.measure))}.")
+        assert f"would be {sign.range}. Measured: {shown(who.number(sign.measure))}." in found.message
     for because in CAUSES[who.case.cause].evidence:
         right = who.diagnose(who.case.cause, because)
         assert right.passed and right.message.startswith(f"Yes: {CAUSES[who.case.cause].text}. The {because}: ")
@@ -267,6 +305,8 @@ def test_a_treatment_needs_both_the_diagnosis_and_the_fix() -> None:
     assert who.treat(lambda: ("position restarts", shows, right)).passed
     assert who.treat(lambda: ("cache hidden", shows, right)).mistake == "cache hidden"
     assert who.treat(lambda: ("position restarts", "loss at the end", right)).mistake == NO_EVIDENCE
+    assert who.treat(lambda: {"positions": HEALTHY["positions"]}).mistake == "not three values"
+    assert who.treat(lambda: ("position restarts", shows)).mistake == "not three values"
     assert who.treat(lambda: ("position restarts", shows, wrong)).mistake == who.case.healthy[0].measure
 
 
@@ -284,18 +324,18 @@ def test_a_patient_with_two_faults_is_well_when_both_parts_are_healthy() -> None
 
 
 LEAVES = {
-    "stuck": (1, 0),
-    "floor": (1, 1),
+    "stuck": (1, 1),
+    "floor": (1, 0),
     "too good": (2, 0),
     "left behind": (3, 0),
-    "NaN": (3, 1),
+    "NaN": (5, 0),
     "two processes": (3, 1),
     "nonsense": (4, 0),
     "until 128": (4, 1),
     "padded": (4, 1),
-    "slower": (5, 0),
-    "rewarded": (5, 0),
-    "resumed": (5, 1),
+    "slower": (5, 1),
+    "rewarded": (5, 1),
+    "resumed": (5, 0),
 }
 
 
@@ -346,6 +386,7 @@ def test_what_is_not_there_is_refused_with_what_there_is() -> None:
         (lambda: patient("ill"), "there is no patient 'ill'"),
         (lambda: patient(True), "there is no patient True"),
         (lambda: who.diagnose("stuck", "luck"), "there is no cause 'stuck'"),
+        (lambda: who.diagnose("weights start at zero"), r"Did you mean 'weights start at 0'\?"),
         (lambda: who.diagnose("learning rate 0", "luck"), "there is no measurement 'luck'"),
         (lambda: who.diagnose("bad luck"), r"there is no cause 'bad luck'; causes\(\) lists them"),
         (lambda: who.exchange("luck"), "there is no part 'luck'; choose from initial_weights"),
