@@ -10,10 +10,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Nothing about the program yet, only: "It has read stories, and now it writes one." Let somebody type a beginning. Then read the printed story aloud, slowly, and let the class find the mistake.
 #
-# **Draw.** None: the view draws it.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The sentence with the green coat* (`There he met Jamal, a teacher with a green coat`): Anybody may come with anything. The mistake is about something that we know already.
 # - *It has learned its stories by heart* (from the room): That is the right doubt. Section 5 tests it: somebody who remembers stories and counts is worse.
@@ -83,8 +79,6 @@ predict(
 # %% [markdown] tags=["note"]
 # **Say.** A thread is an experiment. We change one word, run the model again, and see which later words it no longer expects. Nobody programmed the threads.
 #
-# **Draw.** None: the picture grows by one colour with each slide.
-#
 # **Ask.** After the picture: "Nobody gave the program a rule about names, places or sayings. Where can it have learned them?"
 #
 # **Usual answers.**
@@ -140,10 +134,6 @@ what_if(model, tokenizer, "\nOne foggy afternoon, careful Noah came to Hillcrest
 
 # %% [markdown] tags=["note"]
 # **Say.** A guess is not a word. It is a probability for every word that the model knows, and all of them together are a distribution. Say both words often; the whole series uses them.
-#
-# **Draw.** None: the bars are the drawing.
-#
-# **Ask.** None: two predictions ask.
 #
 # **Usual answers.**
 # - *All of it should go to one colour* (`100`): Then the model is right once in twelve times. The best guess is not the most likely word; it is the right probabilities.
@@ -254,10 +244,6 @@ assert 0.45 < sum(one for one, _ in pairs) / 50 < 0.55
 # %% [markdown] tags=["note"]
 # **Say.** You now know all that a writer needs: a guess, and a way to choose a word from it. Write the simplest writer, which always takes the most likely word.
 #
-# **Draw.** None: the trace shows what goes in and what comes out.
-#
-# **Ask.** None: the exercise asks.
-#
 # **Usual answers.**
 # - *The scores of the first position* (`first position`): They belong to the second word. The last position is the one that guesses the next.
 # - *Only the new word goes into the next round* (`sees the last token alone`): The model has no memory of its own here. It needs the whole text each time.
@@ -357,10 +343,6 @@ assert difference[:position].max() < 1e-3 < difference[position]
 
 # %% [markdown] tags=["note"]
 # **Say.** When is a list of probabilities a good guess? We score it with one number, the loss. StoryWorld is a program, so we know the lowest loss that is possible, which nobody knows for English.
-#
-# **Draw.** None: the line to change shows the curve of -ln p.
-#
-# **Ask.** None: two predictions ask.
 #
 # **Usual answers.**
 # - *The more words, the better* (`seven: the more the better`): Long pieces of text are new, so there is nothing to count.
@@ -483,11 +465,7 @@ print(f"stories with an impossible word: {n_wrong} of {len(where)}")
 # So the loss is nearly perfect, and four of five stories are wrong. [[impossible]] The loss is a mean over all words, and the hard ones are rare: about three in a story. But a story needs all of them to be right, and a word that is drawn is right less often than the first choice.
 
 # %% [markdown] tags=["note"]
-# **Say.** Until now the model was finished. Now a smaller one learns while we watch, in a few seconds. If you have the notebook at hand, start its training.
-#
-# **Draw.** None: the curve draws itself.
-#
-# **Ask.** None: read the five texts aloud. The usual order is: common words, pairs of words, whole sentences, names that stay the same.
+# **Say.** Until now the model was finished. Now a smaller one learns while we watch, in a few seconds. If you have the notebook at hand, start its training. Read the five texts aloud. The usual order is: common words, pairs of words, whole sentences, names that stay the same.
 #
 # **Usual answers.**
 # - *Below the floor, if it trains long enough* (from the room): No model gets there, except by luck on a few stories.
@@ -571,10 +549,6 @@ assert exact_loss < shipped_loss < small_loss < levels["counting"] < levels["one
 # %% [markdown] tags=["note"]
 # **Say.** Each lesson asks one question, answers it at a size that you can check by hand, and lets you write the general form. Then it shows that the library's version is equal to yours.
 #
-# **Draw.** None: the map is in the notebook.
-#
-# **Ask.** None: there is time for their questions.
-#
 # **Usual answers.**
 # - *Attention* (from the room): It is lesson 05, and it needs the four before it.
 # - *Do I need a large computer?* (from the room): No. Everything runs on two cores without a network.
@@ -594,11 +568,7 @@ print(doctor.report(doctor.checkup()))
 progress()
 
 # %% [markdown] tags=["note"]
-# **Say.** A program that does nothing but guess the next word can write a story, remember a saying, and still not know who has the ring.
-#
-# **Draw.** None: show the picture of section 2 once more.
-#
-# **Ask.** None: at the door, "what does the loss measure, and what does it not show?"
+# **Say.** A program that does nothing but guess the next word can write a story, remember a saying, and still not know who has the ring. Show the picture of section 2 once more. At the door, "what does the loss measure, and what does it not show?"
 #
 # **Usual answers.**
 # - *How good the text is* (from the room): It measures how much probability the model gave to the words that came. Four of five stories are impossible.

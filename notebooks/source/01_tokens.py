@@ -8,10 +8,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** How many r are in *strawberry*? Everybody sees three. Now look at the same word with the eyes of a model: eight numbers, no letters. Take the vote before you show the letters.
 #
-# **Draw.** None: the pictures are on the screen.
-#
-# **Ask.** None: the predictions are the questions.
-#
 # **Usual answers.**
 # - *Three, it is the same word* (`three`): Where in this row of numbers is the third? Show it.
 # - *Eight, one in each token* (`eight`): Each number is another token. Only 114 is r.
@@ -119,10 +115,6 @@ for seed in SEEDS:
 # %% [markdown] tags=["note"]
 # **Say.** Why cut in this strange way at all? Look at the simple ways first: words, characters, bytes. Each has one fault, and the fault of bytes is the only one that can be repaired.
 #
-# **Draw.** None: the line to change shows it.
-#
-# **Ask.** None: the line to change is the question.
-#
 # **Usual answers.**
 # - *Words, because nobody thinks in letters* (from the room): What about names, typing errors, program code and other languages?
 # - *Bytes, because nothing is unknown* (from the room): How many steps does a model need for one sentence then?
@@ -189,10 +181,6 @@ trace(embed, row_ids, sizes={"T": 5, "V": V, "C": C})
 
 # %% [markdown] tags=["note"]
 # **Say.** We want short sequences and no unknown words. So we start from bytes and join the two neighbours that occur most often, again and again. That is byte-pair encoding, and nearly all language models use it or a relative of it.
-#
-# **Draw.** None: the picture shows each merge.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *`at`, because t comes after h in the alphabet* (`at`): Its second id is the greater one, but the first ids are compared first.
@@ -346,10 +334,6 @@ print(f"{len(passage.encode())} bytes, {len(ids)} tokens")
 # %% [markdown] tags=["note"]
 # **Say.** Nothing in the algorithm knows what a word is. So a merge may join the end of one word with the beginning of the next, unless we forbid it. We look at what we lose and what we gain if we do.
 #
-# **Draw.** None: the printed tokens show it.
-#
-# **Ask.** None: the view is the question.
-#
 # **Usual answers.**
 # - *The longest token that fits is taken* (`longest match`): Other tokenizers do that. Here the merges are applied in the order in which they were learned.
 # - *One walk along the text is enough* (from the room): A later merge needs what an earlier one has made, so each merge has its own walk.
@@ -457,8 +441,6 @@ for seed in SEEDS:
 #
 # **Draw.** The 14 kinds of weather as a list. Cross out those that do not begin with f, then those that do not begin with fo.
 #
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Letters, because each is so easy to predict* (`lowest for characters`): Most of them have no loss at all, but there are many, and the first ones of a word are hard.
 # - *Words, because there are fewer of them* (`lowest for words`): There are fewest of them, but the loss of each is higher.
@@ -555,10 +537,6 @@ for seed in SEEDS:
 # %% [markdown] tags=["note"]
 # **Say.** Nobody knows every probability of ordinary text. So we ask readers who only count: one sees the last token, another the last letters. For them the cut matters, and the picture shows why.
 #
-# **Draw.** None: the picture is on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *One letter for one word* (`about 1`): One letter says little about what follows. Look at the left end of the curve.
 # - *All of them, because letters are useless* (`about 20`): How many letters has a word?
@@ -607,10 +585,6 @@ assert 2 < off < 3
 # %% [markdown] tags=["note"]
 # **Say.** A program that shows what a model writes gets one token at a time. A token may be a part of a character. What happens on the screen?
 #
-# **Draw.** None: the line to change shows it.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Python raises an error* (`an error`): Strict decoding would. A model may write any bytes, so the library replaces what cannot be read.
 # - *The characters are lost* (from the room): The ids are complete. Only our way of decoding them one by one was wrong.
@@ -654,9 +628,7 @@ for whole in ("风筝", "🪁", "Zoë", "é", "สวัสดี"):
 # Real tokenizers are like ours, with more merges: GPT-2 has 50,257 ids, 256 bytes, 50,000 merges and one special token ([Radford et al. 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf)).
 
 # %% [markdown] tags=["note"]
-# **Say.** A text becomes numbers by a cut, and the cut is a choice. It changes what the model sees and how many steps it needs, and it does not change how probable the text is.
-#
-# **Draw.** None: show the picture of the three sums once more.
+# **Say.** A text becomes numbers by a cut, and the cut is a choice. It changes what the model sees and how many steps it needs, and it does not change how probable the text is. Show the picture of the three sums once more.
 #
 # **Ask.** At the door: "Two models have losses of 0.7 and 1.1 nats per token. Which one is better?" Nobody can know without the tokens.
 #

@@ -10,11 +10,7 @@
 # Before the class: run all cells once. The last section uses the map of the first one again, so leave the map on the board.
 
 # %% [markdown] tags=["note"]
-# **Say.** A model cannot compute with words, so it gives each word a list of numbers. Let the class look at the map before you explain the axes.
-#
-# **Draw.** None: the map is on the screen.
-#
-# **Ask.** None: the prediction asks. Keep the answers to *how could it find out?* for the end of section 5.
+# **Say.** A model cannot compute with words, so it gives each word a list of numbers. Let the class look at the map before you explain the axes. Keep the answers to *how could it find out?* for the end of section 5.
 #
 # **Usual answers.**
 # - *What comes next in a text* (`the word that follows it most often`): Its row does not say what follows. It says what the word is like.
@@ -75,10 +71,6 @@ for shown in (kinds, word_kinds(tokenizer, ("weather", "job", "food", "feeling")
 
 # %% [markdown] tags=["note"]
 # **Say.** Everything in a model is a grid of numbers. Two things must stay: shapes are compared from the right, and a wrong shape that happens to fit raises no error.
-#
-# **Draw.** None: the shapes are next to the code.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *Each mean goes to its own row* (`each row minus its own mean`): From the right, the only axis of the means meets the last axis of the square, which counts columns.
@@ -163,11 +155,7 @@ assert wide is None
 # `keepdim=True` leaves the averaged axis with size 1, so each mean meets its own row. With four columns the first line would have raised an error, so test with sizes that all differ, and look at the values, too. [[kept-axis]]
 
 # %% [markdown] tags=["note"]
-# **Say.** Each new feature is the answer to a question about the old features, and a question is a list of weights, a row. Here we choose the weights by hand.
-#
-# **Draw.** None: the three grids are the drawing.
-#
-# **Ask.** None: the line with `name` asks. Let the class say an answer before you run it.
+# **Say.** Each new feature is the answer to a question about the old features, and a question is a list of weights, a row. Here we choose the weights by hand. Let the class say an answer before you run it.
 #
 # **Usual answers.**
 # - *4 features go in, so 4 come out* (from the room): How many questions are there?
@@ -278,10 +266,6 @@ for seed in SEEDS:
 
 # %% [markdown] tags=["note"]
 # **Say.** Nobody has to invent the questions. Give the right answers for a few words, and the gradient finds the weights. The chain rule is all the mathematics that a layer needs to learn.
-#
-# **Draw.** None: slope and chain are on the screen.
-#
-# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *By 6* (`by 6`): That is the change per 1 of the weight. We change it by a hundredth of that.
@@ -412,11 +396,7 @@ for seed in SEEDS:
 # A loss of 0 on the words that a layer has seen does not prove that it has found the questions. Nothing ever corrected the weights of colour, so the answers for the red kite are wrong. [[fewer-words]] This is the difference between fitting and **generalizing**, so always test on what the fit has not seen. Section 6 does.
 
 # %% [markdown] tags=["note"]
-# **Say.** A layer needs vectors, and an id is only a name. So each token has a row in a table, and the id says which. Back to the map: the rows are learned like the questions.
-#
-# **Draw.** None: the printed table and its gradient show it.
-#
-# **Ask.** None: the prediction asks. Come back to the answers of section 1.
+# **Say.** A layer needs vectors, and an id is only a name. So each token has a row in a table, and the id says which. Back to the map: the rows are learned like the questions. Come back to the answers of section 1.
 #
 # **Usual answers.**
 # - *-1 raises an error* (`an error`): It should. Python counts negative indices from the end, and so does a tensor.
@@ -504,10 +484,6 @@ print(embed.weight.grad)
 
 # %% [markdown] tags=["note"]
 # **Say.** A group in a map tempts us to say: the model uses this direction. We change the model and look. First: is the direction enough? Then: is it needed? They are two questions.
-#
-# **Draw.** None: point at the names on the first map.
-#
-# **Ask.** None: the view and the prediction ask.
 #
 # **Usual answers.**
 # - *About half, because the difference is gone* (`about half`): It is gone for the names that made the arrow. Is it for the others?
@@ -638,10 +614,6 @@ for made, kept in splits:
 
 # %% [markdown] tags=["note"]
 # **Say.** Each word has a row, a layer asks questions about it, and both are learned with the same gradient.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the exercises ask.
 #
 # **Usual answers.**
 # - *The questions are right if the loss is 0* (from the room): Only for features that occurred.

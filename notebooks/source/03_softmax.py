@@ -8,10 +8,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** The last layer of a model answers one question for each word of the vocabulary, and the answer is a score. Scores can be any numbers. Today we turn them into probabilities, then into a loss, and then we let a table learn from it.
 #
-# **Draw.** None: the picture grows on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Take the squares, or the absolute values* (`square`): Then -3 beats 2. What must stay true when the numbers become positive?
 # - *Set negative scores to 0* (`negative ones become 0`): Then a word with a negative score can never come, and its score gets no gradient, so no training can raise it again.
@@ -99,10 +95,6 @@ torch.testing.assert_close(layers.softmax(rows[:, :2], dim=-1)[:, 0], (rows[:, 0
 # %% [markdown] tags=["note"]
 # **Say.** Adding a number to all scores changes nothing. Dividing them by a number does: it is the dial for how sure the model is. This dial is in every program that writes with a language model.
 #
-# **Draw.** None: the mixing desk is on the screen.
-#
-# **Ask.** None: the line with `temperature` asks.
-#
 # **Usual answers.**
 # - *At half the temperature the ratio doubles* (from the room): The difference of the scores doubles. What is $e^{2d}$ if $e^d$ is the ratio?
 # - *At a high temperature the order changes* (from the room): Dividing by a positive number keeps the order. Only the distances change.
@@ -147,10 +139,6 @@ assert at_tau.max() < 1.03 * at_tau.min() and layers.softmax(rows / 1e-4, dim=-1
 
 # %% [markdown] tags=["note"]
 # **Say.** A story continues in one way. The loss asks: which probability did the model give to what came? Its gradient is the simplest formula of the course, and we derive it in two lines.
-#
-# **Draw.** None: the curve and the formulas are on the screen.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *The last one, because it is the most wrong* (`the third`): It has hardly any probability. What could it give away?
@@ -213,8 +201,6 @@ torch.testing.assert_close(leaf.grad, probs - torch.eye(3)[target])
 # **Say.** With softmax, a loss and its gradient we can train a language model. The simplest one is a table with a row of scores for each token. It sees only one token, but in a few seconds it writes.
 #
 # **Draw.** A square table. At the left the token that was read, on top the token that comes. Point at the row of *He*: a score for each token, and one softmax.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *Random order cannot be learned* (`5.8, knowing nothing`): The order is random, but is *the* not still more common than *kite*?
@@ -357,10 +343,6 @@ for seed in (4, 5, 6):
 
 # %% [markdown] tags=["note"]
 # **Say.** The formula is right, and still the computer can give NaN. We look for the step where the damage begins, and then repair it with what we know already: only differences count.
-#
-# **Draw.** None: the line with `m` does it.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *1.0, because it is by far the largest* (`1.0`): That is the right probability. Compute the three steps one by one.
@@ -546,10 +528,6 @@ print(f"the loss ends at {learned(my_losses[-1], 1.8, 2.4)} nats per token")
 # %% [markdown] tags=["note"]
 # **Say.** In section 3 we took the loss of one word. One word does not show whether a probability was good. So we take the mean over everything that can come, and find that it splits into two parts. In StoryWorld we know both.
 #
-# **Draw.** None: the valley is on the screen.
-#
-# **Ask.** None: the title of the first slide asks.
-#
 # **Usual answers.**
 # - *Yes, its loss was lower than with 0.5* (from the room): This time. How much is its loss if Jamal comes?
 # - *Put everything on one of them* (`1.0`): Half of the time the other one comes. What is the loss of a probability of 0?
@@ -652,10 +630,6 @@ for first in (100, 200, 300):
 # %% [markdown] tags=["note"]
 # **Say.** A very common mistake: the model ends with a softmax, and the loss applies another one. All shapes fit, and the first loss looks right.
 #
-# **Draw.** None: the prediction and the picture are on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *0: it is perfect* (`0`): The second softmax sees a 1 and 31 zeros. How much do these scores differ?
 # - *ln V* (`3.47`): That is the loss of equal probabilities. Ours differ a little.
@@ -707,9 +681,7 @@ assert (once[1] == 1).all() and twice[1].max() < 0.5 and twice[3].max() < 1
 # With softmax once, 20 updates are enough for every answer. With softmax twice, 2,000 are not. On its way back through the first softmax the gradient is multiplied by the probabilities, so it vanishes where the right token has a probability near 0. So **a model returns scores**, and the loss and the sampler apply softmax. [[softmax-twice]]
 
 # %% [markdown] tags=["note"]
-# **Say.** Scores become probabilities, a probability becomes a loss, and the gradient of the loss is the probabilities minus what came.
-#
-# **Draw.** None: show the picture of section 1 once more.
+# **Say.** Scores become probabilities, a probability becomes a loss, and the gradient of the loss is the probabilities minus what came. Show the picture of section 1 once more.
 #
 # **Ask.** At the door: "Why does a model return scores, and not probabilities?"
 #

@@ -8,10 +8,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** A model passes every vector through many layers. We look at the simplest such chain and ask two questions: how large are the numbers at its end, and can it still learn? Let the class vote on both predictions before you show anything.
 #
-# **Draw.** None: the pictures are on the screen.
-#
-# **Ask.** None: the predictions are the questions.
-#
 # **Usual answers.**
 # - *24 times 0.2* (`about 5 times`): Let the class compute two layers: 1.2 times 1.2 is more than 1.4.
 # - *All of them, because learning corrects the weights* (`all five`): It would, if a useful gradient arrived. What is the gradient multiplied by on its way back?
@@ -129,8 +125,6 @@ assert with_norm[3:].max() < 0.5 and with_norm[:2].min() > 1.5
 #
 # **Draw.** A circle with a point on it, and a smaller circle inside. A step of the same length turns the point on the small circle much further.
 #
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The same, because the output is the same* (`the same`): A change of 0.01 is a larger part of a small weight. What does it do to the output?
 # - *Half, as the weights are* (`half as large`): That would be so without the norm for the layers after it. Here the norm divides the factor away.
@@ -220,10 +214,6 @@ assert along[0].min() > 0.9 > 0.5 > along[1].max()
 # %% [markdown] tags=["note"]
 # **Say.** Fair is fair: perhaps a chain without a norm needs only a better rate, or a better optimizer. AdamW is a norm for steps, so it is the strongest rival. What stops it is a number that everybody copies and nobody looks at.
 #
-# **Draw.** None: the line to change does it.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *It learns, because its steps do not depend on the gradient's size* (`it learns`): That is the promise. Which number is added to the divisor?
 # - *With a smaller eps it must learn* (from the room): Change the line. It moves, and then it stops: all tokens are on one line.
@@ -267,10 +257,6 @@ assert not any((train([0.5, 0.8], no_norm, rate).losses < 0.5).any() for rate in
 
 # %% [markdown] tags=["note"]
 # **Say.** The norm that nearly all new models have is one line: square, mean, root, and divide. Do the numbers 3 and 4 by hand with the class before you show the formula.
-#
-# **Draw.** None: the numbers 3 and 4 do it.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *The squares are summed* (`sum`): Then it is the length, and the result is too small by the root of C. This is the most frequent mistake in the exercise.
@@ -447,10 +433,6 @@ for over, same in ((-1, True), ((1, 2), False)):
 # %% [markdown] tags=["note"]
 # **Say.** So far the chains were toys. Now we open the shipped model and find something that nobody expects. Take a vote at the prediction and let both sides argue.
 #
-# **Draw.** None: the view shows the lengths.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Where it is sure* (`where it is sure`): That would be right without the norm, because larger logits make a sharper distribution. With the norm the length has no effect.
 # - *They have nothing to do with each other* (`neither`): The norm hides the size from the layer after it, so nothing forces a relation. There is one all the same.
@@ -500,10 +482,6 @@ for seed in (101, 102, 103):
 
 # %% [markdown] tags=["note"]
 # **Say.** LayerNorm is the older norm, and you will meet it in GPT-2 and BERT. It does one thing more. The picture shows in three dimensions what that is: RMSNorm puts every vector on a sphere, LayerNorm on a circle of this sphere.
-#
-# **Draw.** None: the picture is on the screen.
-#
-# **Ask.** None: the line to change is the question.
 #
 # **Usual answers.**
 # - *Both, because a shift changes no differences* (from the room): RMSNorm never subtracts, and after a shift the ratios are different.
@@ -571,9 +549,7 @@ hint("layer_norm")
 # `unbiased=False` divides by C - 1; with many features the difference is too small to see in a loss curve, and yet it is another function.
 
 # %% [markdown] tags=["note"]
-# **Say.** Factors multiply, so sizes drift; a norm divides by the size, and then only the direction counts. That is also why the rate must fit the size of the weights.
-#
-# **Draw.** None: show the picture of section 1 once more.
+# **Say.** Factors multiply, so sizes drift; a norm divides by the size, and then only the direction counts. That is also why the rate must fit the size of the weights. Show the picture of section 1 once more.
 #
 # **Ask.** At the door: "What does RMSNorm take out of a vector, and what does LayerNorm take out in addition?"
 #

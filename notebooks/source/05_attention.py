@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Read the sentence aloud and stop at the gap. Everybody says *fan*. Today we build what finds it out of sums, products and a softmax.
 #
-# **Draw.** None: the picture grows on the screen.
-#
-# **Ask.** None: the line with `numbers` asks.
-#
 # **Usual answers.**
 # - *The fan is where it was* (`still at the fan`): It is. But is it still what the last word needs?
 # - *The best one wins completely* (from the room): The exponential of 0 is 1, not 0, and fifteen words have the score 0.
@@ -150,8 +146,6 @@ for x, y in ((2, 0), (2, 2), (0, 2), (1, 0), (4, 0), (0, 4), (3, 1)):
 # %% [markdown] tags=["note"]
 # **Say.** Until now one word asked. Now all of them do, and nothing else happens: one row becomes a square.
 #
-# **Draw.** None: the pictures show it.
-#
 # **Ask.** "Look at the row of the first *pink*. What does it find, and what is strange about that?" It finds a word that comes later. Section 3 takes it away.
 #
 # **Usual answers.**
@@ -232,10 +226,6 @@ torch.testing.assert_close(out[i], one_result)
 
 # %% [markdown] tags=["note"]
 # **Say.** A model learns at all positions at once, so the answer to each position is in its input, one position further on. We must hide it.
-#
-# **Draw.** None: the square is on the screen.
-#
-# **Ask.** None: the last question was about the row of the first *pink*.
 #
 # **Usual answers.**
 # - *Softmax first, the result is the same* (from the room): Let them type other scores of the fan, and compare both lines.
@@ -382,10 +372,6 @@ show(library.attend)
 # %% [markdown] tags=["note"]
 # **Say.** In section 1 we invented the keys. Here gradient descent invents them, and we can read what it found.
 #
-# **Draw.** None: the two maps are the drawing.
-#
-# **Ask.** None: the line with `n_updates` asks.
-#
 # **Usual answers.**
 # - *The diagonal was built in* (from the room): The left map is before training, and it has none.
 # - *Somebody must have said that pink belongs to pink* (from the room): Only the thing was said. Nothing else lowers the loss.
@@ -449,10 +435,6 @@ for seed in SEEDS:
 # %% [markdown] tags=["note"]
 # **Say.** One thing in the formula is unexplained: the root. It does not come from the idea of a lookup. It comes from random numbers, at the start of training.
 #
-# **Draw.** None: the line with `d_k` shows it in numbers.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Training repairs it* (`in all nine`): First a gradient has to arrive at the key that is not found yet.
 # - *It depends on the rate* (`in about half`): A good guess, so we tried three.
@@ -515,10 +497,6 @@ for seed in SEEDS:
 
 # %% [markdown] tags=["note"]
 # **Say.** Back to the first picture. We know what the last word looks at. Now we forbid single looks and count what breaks. That is how you find out what a part of a model does.
-#
-# **Draw.** None: the view draws the arrows.
-#
-# **Ask.** None: the section begins with the question.
 #
 # **Usual answers.**
 # - *The model has another way to know the colours* (`nearly all`): Then the same would hold for the other layers. Try them.
@@ -609,10 +587,6 @@ for what, forbidden in looks_of.items():
 # %% [markdown] tags=["note"]
 # **Say.** Our pink head finds the word after an earlier *pink*. That is what an induction head does. Is it one?
 #
-# **Draw.** None: a line of four words is enough.
-#
-# **Ask.** None: the three lines ask.
-#
 # **Usual answers.**
 # - *It is one, because pink finds the word after pink* (from the room): In this text the pink thing *is* the word after the earlier *pink*. Which text separates the two rules?
 # - *The model is bad, then* (from the room): It never met such words in such places. A model learns what lowers its loss where it is trained.
@@ -656,10 +630,6 @@ for seed in SEEDS:
 
 # %% [markdown] tags=["note"]
 # **Say.** One sentence to take home: score, softmax, weighted sum, and the mask before the softmax.
-#
-# **Draw.** None: the steps of the picture are in the deck.
-#
-# **Ask.** None: the exercises ask.
 #
 # **Usual answers.**
 # - *The future gets 0 with both orders* (from the room): It does, but then the rows no longer sum to 1.

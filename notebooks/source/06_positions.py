@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Attention compares words by what they are. Nothing in it says where they are. Today a head learns to count to two, which it cannot do until we give it positions.
 #
-# **Draw.** None: the arrows are on the screen.
-#
-# **Ask.** None: the predictions are the questions.
-#
 # **Usual answers.**
 # - *Number the words and add the number* (from the room): What happens far into a long text, when the number is large and the other features are about 1? Section 2 adds waves, which stay small.
 # - *The names exchange their probabilities* (`the logits of the two names are exchanged`): A word is weighted by what it is. A sum does not depend on the order.
@@ -138,10 +134,6 @@ print("right:", learned(right.mean().item(), 0, 1))
 # %% [markdown] tags=["note"]
 # **Say.** The first idea of the field was to add a vector for the position to the vector of the word. A clock shows how to compute such a vector: with a fast hand and a slow one you can tell many times apart.
 #
-# **Draw.** None: the printed rows are the tips of two hands.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *all sines come before all cosines* (`two blocks`): `cat` puts the two tables after each other. Stack them along a new last axis, then flatten.
 # - *every column has a frequency of its own* (`own speed for each`): i counts pairs, and two neighbours share one angle.
@@ -248,10 +240,6 @@ for at in (0, p):
 
 # %% [markdown] tags=["note"]
 # **Say.** Moving a row on by three positions is one matrix, the same everywhere, and it rotates each pair. If a matrix can move the position on, apply it to the word itself and add nothing.
-#
-# **Draw.** None: the arrows are on the screen.
-#
-# **Ask.** None: the line with `at` and the prediction ask.
 #
 # **Usual answers.**
 # - *Their directions have changed, so their score has changed* (from the room): The dot product depends on the two lengths and the angle between them, and none of the three has changed.
@@ -373,10 +361,6 @@ for rotate_values in (False, True):
 # %% [markdown] tags=["note"]
 # **Say.** One pair comes round again, so a head has many pairs, each with its own frequency. Then we ask the shipped model what it uses the fast and the slow pairs for.
 #
-# **Draw.** None: the view shows the hands.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *They do nothing, so nothing is lost* (`nothing happens in either case`): You think of the rotation alone. A pair is also a part of the score when it does not rotate.
 # - *Every pair is used, so both do harm* (`both raise it`): How far does the slowest pair rotate in 128 positions? Could the model notice?
@@ -448,10 +432,6 @@ for new in new_texts:
 
 # %% [markdown] tags=["note"]
 # **Say.** You now write the rotation that Llama uses, for all pairs, texts and heads at once. Then we read the same thing in the form that most code has.
-#
-# **Draw.** None: the trace shows the shapes.
-#
-# **Ask.** None: the line with `layout` asks.
 #
 # **Usual answers.**
 # - *the minus is missing* (`no minus`): With a plus in both lines (1, 1) grows. A rotation keeps the length.
@@ -563,10 +543,6 @@ assert TransformerLM(classic).embed_scale == math.sqrt(classic.d_model)
 # %% [markdown] tags=["note"]
 # **Say.** Two different things are called "longer": positions with large numbers, and texts with more words. We test them apart. The second one fails, and one line helps.
 #
-# **Draw.** None: the picture is a number line.
-#
-# **Ask.** None: the predictions are the questions.
-#
 # **Usual answers.**
 # - *These positions are new to it* (`far higher`): What does a score depend on? Which offsets occur in the moved text?
 # - *Rounding grows with the position* (`a little higher`): The tables are precise. Is there an offset that was not trained?
@@ -666,11 +642,7 @@ assert min(all_64) < 0.9 < 0.97 < min(last)
 # Some make mistakes. **Rotary makes new positions harmless, but not new distances.** [[new-distances]]
 
 # %% [markdown] tags=["note"]
-# **Say.** We began with a model that cannot know who thanked whom. Now the angle between a query and a key depends on how far apart two words are.
-#
-# **Draw.** None: show the picture of section 3 once more.
-#
-# **Ask.** None: at the door, let one student say how a score can depend on the distance although nothing was added to the word.
+# **Say.** We began with a model that cannot know who thanked whom. Now the angle between a query and a key depends on how far apart two words are. Show the picture of section 3 once more. At the door, let one student say how a score can depend on the distance although nothing was added to the word.
 #
 # **Usual answers.**
 # - *The vector of the word is rotated, so it contains the position* (from the room): Only its query and its key are rotated. The vector itself and its value stay.

@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** In lesson 05 a word looked back once, and its weights summed to 1. The picture shows several such looks. Today: why several, how they are computed together, and how we find out what each of them does.
 #
-# **Draw.** None: two arrows that end in one box are in every mind after the prediction.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *All of Carlos and all of Jamal* (`[1.0, 1.0]`): The weights of one query sum to 1. To give Jamal half, the query has to take half from Carlos.
 # - *Only the first one* (`[1.0, 0.0]`): Both names have the same score, so which of them should win?
@@ -143,10 +139,6 @@ assert min(losses["1 head"]) > 0.6 > 0.5 > max(losses["2 heads"])
 # %% [markdown] tags=["note"]
 # **Say.** Four heads with all features each would be four times the work. Instead they divide the features among them. The whole trick is one cut and one transpose, and it is easy to get a cut that has the right shape and the wrong numbers.
 #
-# **Draw.** None: the counted table is on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The right shape means the right cut* (`[[0, 1], [4, 5], [8, 9]]`): `view` does not know what the numbers mean. It counts on in memory.
 # - *The numbers are only reshaped to (B, H, T, D)* (`only reshaped`): Cut the last axis first, then move the new axis to the front.
@@ -237,10 +229,6 @@ hint("split_heads")
 
 # %% [markdown] tags=["note"]
 # **Say.** After attention the heads come together again. Side by side is not yet together: the output projection adds them up, and that is why we can take one head out in section 5.
-#
-# **Draw.** None: the picture shows the sum.
-#
-# **Ask.** None: the exercises ask.
 #
 # **Usual answers.**
 # - *The heads are summed* (`summed`): In the output projection each head first gets a map of its own. A plain sum would mix them before anything can tell them apart.
@@ -400,10 +388,6 @@ for seed in SEEDS:
 # %% [markdown] tags=["note"]
 # **Say.** Every query is used once, but keys and values are kept for all later words. So most large models of today have fewer of them.
 #
-# **Draw.** None: the picture is the drawing.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The scores become fewer as well* (`the number of scores`): Each query head still compares itself with every earlier word.
 # - *Why does nobody group the queries instead?* (from the room): They are not kept, so nothing would be saved.
@@ -468,10 +452,6 @@ assert {count_parameters(ModelConfig(d_model=512, n_heads=n)).attention for n in
 
 # %% [markdown] tags=["note"]
 # **Say.** A picture of attention weights invites you to give each head a name. Today we test the names: we take the head out and look at what the model no longer can do.
-#
-# **Draw.** None: the maps are on the screen.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *The head for names is gone, so most names are lost* (`about one in ten`): It would be so if no other head had anything to say about names. What does the map show for the other heads?
@@ -574,10 +554,6 @@ stories, ids, before = determined(tokenizer, kinds, 60, SEED)
 
 # %% [markdown] tags=["note"]
 # **Say.** One head is left. Without it three names in ten are wrong, and it almost never looks at the right one. What does it look at? Let them vote before you show anything.
-#
-# **Draw.** None: the view shows it.
-#
-# **Ask.** None: the prediction and the task ask.
 #
 # **Usual answers.**
 # - *At the right name, a little less than the others* (`the right name`): Then the first map would show it. It shows 0.01.
@@ -685,8 +661,6 @@ for head, changes in ((head, changes) for head, (often, changes) in added.items(
 
 # %% [markdown] tags=["note"]
 # **Say.** A head is a look back with its own queries, keys and values. Several heads are several averages, and the output projection adds them up. What one of them does you find out by taking it away, and by looking at what comes instead.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "You see a head that always looks at the subject of the sentence. What would you do before you call it the subject head?"
 #

@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Attention moves vectors between positions. Today we look at the other half of a layer, which moves nothing. Show the three texts early, and let the class find the rule of each unit before anything is explained.
 #
-# **Draw.** None: the pictures are on the screen.
-#
-# **Ask.** None: the task and the picture ask.
-#
 # **Usual answers.**
 # - *Unit 34 reacts to every "the"* (from the room): Change the line: *By the*, *With the*.
 # - *The feed-forward makes "end" out of "In the"* (from the room): Stop it in the view. The words stay, so somebody else knows them, too. Section 5 comes back to it.
@@ -106,10 +102,6 @@ for at, part in enumerate(block.ffn for block in model.blocks):
 
 # %% [markdown] tags=["note"]
 # **Say.** Two facts, four cases, and only one of them counts. It sounds like nothing. But a linear map cannot do it, whatever its weights are, and however many of them are in a row.
-#
-# **Draw.** None: the picture is the drawing.
-#
-# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *8* (`8`): The offset is in both numbers, so it is counted twice.
@@ -239,10 +231,6 @@ torch.testing.assert_close(in_a_row, facts @ matrix.mT + offset)
 # %% [markdown] tags=["note"]
 # **Say.** ReLU multiplies by 0 or by 1. Left of 0 it is flat, and where it is flat nothing can be learned. Replace the switch by something soft, and a unit that is off can come back.
 #
-# **Draw.** None: the slopes are on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *All three, they are nearly the same* (`ReLU and SiLU and GELU`): Left of 0 ReLU is flat. Move x a little: what changes?
 # - *None, all are off* (`none`): SiLU and GELU are close to 0 there, but their slopes are not 0.
@@ -344,10 +332,6 @@ hint("silu")
 
 # %% [markdown] tags=["note"]
 # **Say.** In SiLU one number decides both whether something passes and what passes. Two questions deserve two maps. Then the students write the feed-forward of Llama.
-#
-# **Draw.** None: the diagram is on the screen.
-#
-# **Ask.** None: the exercise asks.
 #
 # **Usual answers.**
 # - *silu on the up branch* (`swapped`): Which of the two branches decides how much passes?
@@ -453,11 +437,7 @@ for name, reader in (("as trained", model), ("changed", with_rule(model, silu_wh
 # So **look for the SiLU**: the gate is the branch that has it. Trained like this from the start, the model would do as well, because only two names are exchanged.
 
 # %% [markdown] tags=["note"]
-# **Say.** A unit reacts if the position looks like this, and then it adds that. We have seen the *if*. Now the *then*. And if it is a rule, we can rewrite it: every student chooses a word.
-#
-# **Draw.** None: fill in the sentence *if ..., then ...* for unit 34 aloud.
-#
-# **Ask.** None: the predictions ask.
+# **Say.** A unit reacts if the position looks like this, and then it adds that. We have seen the *if*. Now the *then*. And if it is a rule, we can rewrite it: every student chooses a word. Fill in the sentence *if ..., then ...* for unit 34 aloud.
 #
 # **Usual answers.**
 # - *kite, it is the same unit* (`kite`): What is the activation of unit 34 after *By the*?
@@ -615,10 +595,6 @@ assert token_losses(no_ffn, ids).mean() > 1.7 * token_losses(model, ids).mean()
 # %% [markdown] tags=["note"]
 # **Say.** How many units should there be, and what do they cost? In three models at their full length the feed-forward does more work than attention.
 #
-# **Draw.** None.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The scores, because they grow with the square of the length* (`scores`): For one token they grow with the length. Compare T with 4C.
 # - *The output map, because it has 50,257 rows* (`output map`): It comes once, the others come in each of 12 layers.
@@ -697,8 +673,6 @@ assert abs(narrow / wide - 1) < 0.02 and abs(zeros_of_two_dropouts() - 0.19) < 0
 
 # %% [markdown] tags=["note"]
 # **Say.** Attention fetches, and the feed-forward works on what was fetched, with units that are rules. We have rewritten one of them.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Why can one linear map not test two facts?"
 #

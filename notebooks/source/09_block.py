@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** You have built all the parts. Today we only connect them, and it comes down to one plus sign. Do not explain yet why it works: let the class guess, write the guesses on the board, and test them in sections 2 and 3.
 #
-# **Draw.** None: the picture is the drawing.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Nearly the same, the parts are the same* (`nearly as much as with them`): Sixteen results replace the vector, one after the other. What is left of the word?
 # - *As much as two blocks, the others do nothing* (`as much as a model of 2 blocks`): Without a plus sign, doing nothing means copying a vector exactly, through attention and a feed-forward. Who teaches them that?
@@ -100,10 +96,6 @@ print(f"with the word frequencies alone: {counting_only:.2f}")
 
 # %% [markdown] tags=["note"]
 # **Say.** First suspect: the way forward. We measure how alike the vectors of different positions become. Then comes the test that decides: if averaging is the cause, a chain that cannot average must learn.
-#
-# **Draw.** None: the picture shows it.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *Whole texts, because the model knows more* (`the one that reads whole texts`): It could know more, if its own word were not averaged away.
@@ -229,8 +221,6 @@ print(f"8 blocks, words alone, rate {rate}: loss {learned(loss, 3, 6)}")
 # **Say.** Second suspect: the way back. The slopes of a chain multiply. Everybody has read that gradients then vanish or explode. Here they explode in one chain and keep their size in the other, and both fail. What counts is how far a gradient can be trusted.
 #
 # **Draw.** Three boxes in a row with the slopes 0.5, 0.2 and -0.3, and an arrow past each box. Let the class find the eight ways from one end to the other.
-#
-# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *-0.03* (`-0.03`): That was the chain. With adding, each factor is 1 + slope.
@@ -388,10 +378,6 @@ assert max(at["add", 0.01]) < 2.9 < min(at["add", 0.001])
 # %% [markdown] tags=["note"]
 # **Say.** What runs past all parts is the residual stream, and in the trained model it is a plain sum. So we can take one term out of it, which nobody could do with a chain.
 #
-# **Draw.** None: the first picture of the lesson shows the stream.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The last feed-forward, because it adds the longest vector* (`the feed-forward of block 2`): Long is not the same as important. Only the last norm and the head read it.
 # - *The attention of block 2, because it is the last one* (`the attention of block 2`): It finds only what earlier parts brought in.
@@ -515,10 +501,6 @@ for stop in [(i, part) for i in range(3) for part in ("attention", "ffn")]:
 
 # %% [markdown] tags=["note"]
 # **Say.** There are two places for the norm. The exercise is the first one, which most language models use. Let students draw the stream first, then write the two lines.
-#
-# **Draw.** None: the picture is the drawing.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *x = norm1(x)* (`normalized stream`): The copy is read, and the stream itself must be kept.
@@ -661,10 +643,6 @@ for right, late, deaf in zip(*trained.values(), strict=True):
 # %% [markdown] tags=["note"]
 # **Say.** The plus sign alone makes 24 blocks learn, slowly. A second idea makes them learn well: let each block change the stream only a little at first.
 #
-# **Draw.** None: the printed numbers are enough.
-#
-# **Ask.** None.
-#
 # **Usual answers.**
 # - *Why not normalize what is added, too?* (from the room): Some models do. It is a fair answer to the growing stream.
 # - *Then start the maps at 0* (from the room): One can. Its gradient is what it reads, times what comes back along the stream, and neither is 0.
@@ -712,8 +690,6 @@ assert min(usual) > 2.5 and max(small) < 1.3 and max(abs(each - 1) for each in p
 
 # %% [markdown] tags=["note"]
 # **Say.** The whole lesson is two lines of code, and the reason for their two plus signs.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Name one thing that the plus sign keeps on the way forward, and one on the way back."
 #

@@ -13,10 +13,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** You have all the parts. Read the picture from the bottom to the top: ids go in, logits come out, and in between every part only adds to the stream. Read the column at the right as well: for Mia the word is wrong until the end.
 #
-# **Draw.** None: the picture is the drawing.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *All parts are still there, so it must be better than nothing* (`reversed`): What did the last block read in training? What does it read now?
 # - *A sum does not depend on the order* (`they are equal`): The order of the terms does not matter. But what a block adds depends on what it reads.
@@ -157,9 +153,7 @@ for i in range(len(sets)):
 # A block reads what the blocks before it have written, so the order matters. [[order-of-blocks]]
 
 # %% [markdown] tags=["note"]
-# **Say.** Here is what you have worked for since lesson 02. This model calls the functions that you wrote. Your code and the shipped weights together are a language model.
-#
-# **Draw.** None. Show the card in the notebook: it lists the parts that are yours.
+# **Say.** Here is what you have worked for since lesson 02. This model calls the functions that you wrote. Your code and the shipped weights together are a language model. Show the card in the notebook: it lists the parts that are yours.
 #
 # **Ask.** At the story: "How would you prove to a friend that your own functions ran?"
 #
@@ -224,10 +218,6 @@ assert write(mine, "One", 36) == write(model, "One", 36)
 
 # %% [markdown] tags=["note"]
 # **Say.** The same code with random weights writes nonsense. But we can say beforehand, to a tenth, what its loss is. Before you train, you should know this number: if the first loss is another one, something is wrong.
-#
-# **Draw.** None: the curve is on the screen.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *Random guessing is ln V* (`the same as ln 345`): Equal probabilities are. Random logits are not equal: they are confident about random words.
@@ -306,10 +296,6 @@ print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 
 # %% [markdown] tags=["note"]
 # **Say.** We can look into the stream before the model is ready. What we see there looks like a mistake about Mia. Looking is not enough, so we exchange vectors, and the picture then shows where the information is.
-#
-# **Draw.** None: the map is on the screen.
-#
-# **Ask.** None: the predictions are the questions.
 #
 # **Usual answers.**
 # - *The model first believes that Mia is a boy* (from the room): Then the reading for Carlos would have to be different. Is it?
@@ -498,10 +484,6 @@ what_if(model, tokenizer, "\n" + cup.format("Mia", "She"))
 # %% [markdown] tags=["note"]
 # **Say.** *A model of 8 billion parameters*: where are they? We count by hand, compare with a built model, and then with models whose size was announced.
 #
-# **Draw.** None: the counted lines are on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *Twice as many* (`about twice as many`): A matrix has two sides. How many of them are doubled?
 # - *Eight times as many* (`about 8 times as many`): Which of the matrices has three sides?
@@ -640,8 +622,6 @@ show(TransformerLM)
 
 # %% [markdown] tags=["note"]
 # **Say.** You have a language model of your own parts, you know its first loss, and you have followed one answer through it.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Where in the model is Mia's gender, until the third block fetches it?"
 #

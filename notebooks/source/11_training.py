@@ -11,10 +11,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** A text needs no labels: at every position the next token is the right answer. Let the class find out what the dark words have in common before you say it.
 #
-# **Draw.** None: the picture is on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *It knows the phrase now, so near 0* (`near 0, it knows the phrase`): Weights do not change while a model reads. Everything it knows of this story is in the story.
 # - *As high as the first time* (`about 3, as the first time`): That would be a model without an opinion. This one is sure that the quotation is repeated.
@@ -140,10 +136,6 @@ print(f"{inputs.shape[1]} predictions in one pass, mean loss {loss:.2f} nats per
 
 # %% [markdown] tags=["note"]
 # **Say.** Hold out text before anything else happens. A batch is drawn at random, and its targets come with it.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *90 % leak* (`90`): right for one window, but each token is in 33 of them.
@@ -272,11 +264,7 @@ def one_batch(model, x, y):
 trace(one_batch, fresh(1), *next(windows(5)), sizes={"B": 16, "T": T, "C": 48})
 
 # %% [markdown] tags=["note"]
-# **Say.** The gradient gives a direction, the optimizer decides how far to go. Adam divides the size of the gradient away, so ask at once: what do small gradients still mean?
-#
-# **Draw.** None: the valley is on the screen.
-#
-# **Ask.** None: the prediction asks. Let them try 0.07: the narrow direction limits the rate for all.
+# **Say.** The gradient gives a direction, the optimizer decides how far to go. Adam divides the size of the gradient away, so ask at once: what do small gradients still mean? Let them try 0.07: the narrow direction limits the rate for all.
 #
 # **Usual answers.**
 # - *By 10* (`by 10`): m is 100 times as large, but so is the root of v.
@@ -403,8 +391,6 @@ assert moved(torch.full((100,), 1e-6)) > 0.98 and abs(sum(noisy) / len(noisy)) <
 #
 # **Draw.** A circle of four words with arrows: windows, loss, gradients, update.
 #
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *Still random* (`nothing`): its loss is already below that of a model that knows nothing.
 # - *It has found pairs* (`the token before`): for that it must tell the tokens apart, and the first steps have made them alike.
@@ -518,11 +504,7 @@ print({at: f"{cosine:.1f}" for at, cosine in alike.items()})
 # With a rate of 0.01 the first updates write nearly the same into every vector, which drowns the small embeddings (0.02). As long as the model can hardly tell its positions apart, it predicts nearly the same everywhere, and the best such prediction is the frequencies. With 0.001 the vectors stay different, and the model never resembles frequencies. [[stages]] The library's `train` is the same loop, and with AdamW its losses are the same. [[same-loop]] (Its default, as in lesson 00, is another rule for the matrices, Muon: see *More*: [11 Runs](more/11_runs.ipynb).)
 
 # %% [markdown] tags=["note"]
-# **Say.** The learning rate is the one number that you will search for in every training run of your life. The search is simple: a few short runs, a constant factor apart.
-#
-# **Draw.** None: let the class draw the curve with a finger before you show it.
-#
-# **Ask.** None: the prediction asks.
+# **Say.** The learning rate is the one number that you will search for in every training run of your life. The search is simple: a few short runs, a constant factor apart. Let the class draw the curve with a finger before you show it.
 #
 # **Usual answers.**
 # - *It stays behind* (`about 0.8`): after 60 updates the difference is one of speed, and a slow run has time now.
@@ -572,10 +554,6 @@ assert rate != 0.03 or abs(sum(losses[-10:]) / 10 - recorded["rates"][60][0.03][
 
 # %% [markdown] tags=["note"]
 # **Say.** Two habits of people whose training runs work: overfit one batch before any long run, and look at what the model gets right, not only at the loss. Start the real run now; it takes about twenty seconds.
-#
-# **Draw.** None: the view and the picture show it.
-#
-# **Ask.** None: somebody reads the samples aloud.
 #
 # **Usual answers.**
 # - *Skills grow as slowly as the loss* (from the room): the loss is a mean over all words; a single skill does not have to follow it.
@@ -643,11 +621,7 @@ assert True in orders and False in orders
 # The loss is a mean over words whose skills arrive at different times. Pronouns come first, places and traits in either order; quotations are still unsolved at the end. Owners stop at a half, a guess between names or colours of this story. Of the traits it learns the jobs (after *our*), not those after *how*. [[skills-in-time]]
 
 # %% [markdown] tags=["note"]
-# **Say.** A broken training run seldom raises an error: it has a loss, and the loss falls.
-#
-# **Draw.** None: the class places each mistake between the floor and ln V with a hand.
-#
-# **Ask.** None: the prediction asks.
+# **Say.** A broken training run seldom raises an error: it has a loss, and the loss falls. The class places each mistake between the floor and ln V with a hand.
 #
 # **Usual answers.**
 # - *The one that can see the answer* (`no causal mask`): it must first find the answer in what it reads, and in 60 updates it has only begun to. Trained longer, its loss falls far below the floor.
@@ -718,8 +692,6 @@ for name, run in again:
 
 # %% [markdown] tags=["note"]
 # **Say.** Hold text out, draw windows, compute the loss and its gradients, update, and read what the model writes.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Name one mistake that the loss curve alone does not show, and say how you would find it."
 #

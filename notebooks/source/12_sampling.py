@@ -10,11 +10,7 @@
 # The best part is section 4: a low temperature makes stories possible more often, and not because the model makes fewer mistakes. Leave at least ten minutes for it.
 
 # %% [markdown] tags=["note"]
-# **Say.** The model never writes a word. It gives probabilities, and everything else is our decision. Today we look at these decisions, and at what each of them costs.
-#
-# **Draw.** None: the tree is on the screen.
-#
-# **Ask.** None: the task and the prediction ask. (Noah has the basket, Kira the lamp. Each can give away only what he or she has.)
+# **Say.** The model never writes a word. It gives probabilities, and everything else is our decision. Today we look at these decisions, and at what each of them costs. (Noah has the basket, Kira the lamp. Each can give away only what he or she has.)
 #
 # **Usual answers.**
 # - *Take the most probable word every time* (from the room): This is greedy decoding, the upper edge of the tree. It writes the same story every time.
@@ -124,10 +120,6 @@ assert 0.2 < wrong_part < 0.3 and sum(row[2] for row in tree[-1]) > 0.98 and 0.4
 
 # %% [markdown] tags=["note"]
 # **Say.** A temperature changes all probabilities, a cut sets some of them to 0. Both change the heights of the boxes; the words and their order come from the model.
-#
-# **Draw.** None: the picture has the bars.
-#
-# **Ask.** None: the predictions and the tasks ask.
 #
 # **Usual answers.**
 # - *One word stays at top-p 0.6* (`1`, `cuts the crossing one`): 0.5 does not reach 0.6 yet. The word that crosses p stays.
@@ -305,10 +297,6 @@ for cut, most in zip(list(cuts.values())[1:], (0.5, 0.5, 0.75, 0.5, 0.75), stric
 # %% [markdown] tags=["note"]
 # **Say.** One word is drawn. For a text we append it and ask again. From here on the model reads its own words, mistakes included.
 #
-# **Draw.** None: the code is the loop.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *1 or 2 of 100 stories* (`1 or 2`): This is per word. One wrong word makes the whole story impossible, and a story has about a hundred words.
 # - *The wrong words are strange words* (from the room): The last cell looks. Nearly all of them have been said in the story before.
@@ -409,11 +397,7 @@ for seed in SEEDS:
 # A small error per word is a large error per text. The first wrong words are not strange ones: nearly all repeat a word of the story, where another word of the story belongs. [[wrong-stories]]
 
 # %% [markdown] tags=["note"]
-# **Say.** Every user of a language model meets this question: should I turn the temperature down? We measure what it gives and what it takes, and then ask why.
-#
-# **Draw.** None: the picture has the two axes.
-#
-# **Ask.** None: the prediction asks. Let the class collect reasons before the second picture.
+# **Say.** Every user of a language model meets this question: should I turn the temperature down? We measure what it gives and what it takes, and then ask why. Let the class collect reasons before the second picture.
 #
 # **Usual answers.**
 # - *At a low temperature nearly nothing is wrong* (`nearly none`): This would be so if the wrong words were rare ones.
@@ -551,11 +535,7 @@ assert counts[5, 0] > counts[5, 0.1] + 18 and abs(counts[27, 0] - counts[27, 0.1
 # From five words greedy decoding writes nearly one story, with the same baker, hat and box, so a few mistakes are counted many times. After 27 words, which name both things, 0 is about as safe as 0.1. [[greedy-repeats]]
 
 # %% [markdown] tags=["note"]
-# **Say.** Greedy decoding looks one word ahead. Beam search looks further, with a few candidates at a time.
-#
-# **Draw.** None: the tree is on the screen. Cross out with the class what a search with two beams drops.
-#
-# **Ask.** None: the prediction asks.
+# **Say.** Greedy decoding looks one word ahead. Beam search looks further, with a few candidates at a time. Cross out with the class what a search with two beams drops.
 #
 # **Usual answers.**
 # - *About 50 %* (`about 50 %`): They are more alike than that, because most of them grew from one beam.
@@ -657,8 +637,6 @@ for beginning in ("", "One sunny morning, bold Victor", "One rainy day, brave No
 
 # %% [markdown] tags=["note"]
 # **Say.** A model gives a distribution. How you write with it is your decision, and you can measure what it costs.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Your model writes correct but boring texts. What do you try, and what do you measure?" (A higher temperature with min-p; the errors and the variety of whole texts, over several seeds.)
 #

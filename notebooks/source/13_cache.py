@@ -8,10 +8,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** The lesson has one idea: keep the keys and values of what was read, because the causal mask guarantees that they never change again. First we count how much a model reads, and how much of that is new.
 #
-# **Draw.** None: the picture on the screen is the drawing.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *All, because the text is another one each time* (`76`): Look at the first column. Which word could its eight cells see?
 # - *One in each call* (`8`): The first call reads the prompt, and all of that is new.
@@ -117,8 +113,6 @@ for n in range(1, 2001):
 #
 # **Draw.** One layer of attention with a column for each word: q, k and v. Add a column for a new word and draw its arrows. Cross out everything that no arrow touches: the old queries.
 #
-# **Ask.** None: the line to change is the question.
-#
 # **Usual answers.**
 # - *x is enough* (from the room): It is, but then a step makes all keys again: about 10 times the operations.
 # - *One map more is not much* (from the room): It is a map for each of the kept positions, in each layer.
@@ -198,10 +192,6 @@ cache_view(model, tokenizer, "\nOne mild afternoon, quiet Pablo walked", n_promp
 
 # %% [markdown] tags=["note"]
 # **Say.** The prompt is known from the start, so we read it in one piece. A piece has several queries, and so the mask returns, moved to the right.
-#
-# **Draw.** None: the picture of the mask is on the screen.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *The cache needs no mask* (`24`): A single query needs none. The first of three must not see the other two.
@@ -341,10 +331,6 @@ for text in stories(range(110, 120), 13).split(1):
 # %% [markdown] tags=["note"]
 # **Say.** You write one layer's attention with a cache, and then the loop that writes with it. One position and a whole prompt are the same function.
 #
-# **Draw.** None: the trace shows the shapes.
-#
-# **Ask.** None: the exercises are the questions.
-#
 # **Usual answers.**
 # - *Nothing is masked* (`no mask`): It is right for one new position. In a chunk the first must not see the others.
 # - *The diagonal starts in the upper left corner* (`mask from the left`, `chunks masked from the left`): Query 0 is at position P, not at 0.
@@ -473,10 +459,6 @@ using(mine)
 # %% [markdown] tags=["note"]
 # **Say.** Back to the question of the lesson. First we count the operations of one step, then we look at the clock.
 #
-# **Draw.** None: the picture is on the screen.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *A step is always the same: one position* (`once`): One position, but it meets all kept keys.
 # - *128 keys are 128 times the work* (`about 128 times`): Only the scores and the mixing grow. The maps see a single position.
@@ -567,10 +549,6 @@ for n in (n_tokens // 4, n_tokens):
 # %% [markdown] tags=["note"]
 # **Say.** We have bought time with memory. In a server with many users this number decides how many of them can be answered at once.
 #
-# **Draw.** None: change the line `positions`.
-#
-# **Ask.** None: ask for other values of the line.
-#
 # **Usual answers.**
 # - *The cache is small compared with the weights* (from the room): For one text. How many texts share the weights?
 # - *B for keys and B for values* (from the room): That is the 2 in front.
@@ -608,10 +586,6 @@ for config in (preset("gpt2", "small"), preset("llama", "3-8b"), preset("llama",
 
 # %% [markdown] tags=["note"]
 # **Say.** None of the following mistakes raises an error. For each one say first which words will be wrong, then look.
-#
-# **Draw.** None: the picture shows it.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *Rotary positions are relative, so nothing happens* (`nothing: rotary sees only distances`): Distances between the new positions and the *kept* ones are wrong.
@@ -689,10 +663,6 @@ print(f"{other.float().mean():.0%} of the most probable tokens are other ones")
 # %% [markdown] tags=["note"]
 # **Say.** A chunk is checked in one call. So let something fast guess, and let the model check.
 #
-# **Draw.** None: change the line `likely`.
-#
-# **Ask.** None: the line is the question.
-#
 # **Usual answers.**
 # - *A draft makes the text worse* (from the room): A wrong draft is never kept. It only costs time.
 #
@@ -755,11 +725,7 @@ for begun in many[:, :12].tolist():
 # The text is the same with both drafts, because a wrong token is never kept, and with the good one there are fewer calls. [[drafts-exact]] But more positions were read: whether that pays depends on what a call waits for (lesson 14).
 
 # %% [markdown] tags=["note"]
-# **Say.** The mask makes the past final. So keep its keys and values, continue the positions, move the mask, and pay with memory.
-#
-# **Draw.** None: one student draws the two triangles of section 1 from memory.
-#
-# **Ask.** None: the points are the answers.
+# **Say.** The mask makes the past final. So keep its keys and values, continue the positions, move the mask, and pay with memory. One student draws the two triangles of section 1 from memory.
 #
 # **Usual answers.**
 # - *A larger vocabulary* (from the room): It changes the head, not the cache.

@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Your model writes. Is that fast or slow? Without a number to compare with, nobody can say.
 #
-# **Draw.** None: the picture is on the screen.
-#
-# **Ask.** None: the predictions ask.
-#
 # **Usual answers.**
 # - *Nearly all of it, a computer computes* (`nearly all of it`): Look at the white gaps, and at the boxes that are not blue.
 # - *One operation for three numbers* (`1/4`): Count bytes, not numbers. Each number has four.
@@ -92,10 +88,6 @@ predict(
 
 # %% [markdown] tags=["note"]
 # **Say.** Two numbers describe a machine, the peak and the bandwidth. Together they are a roof.
-#
-# **Draw.** None: the picture is on the screen.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *64 tokens are 64 times the work* (`about as much`): All of them meet the same weights, which are read once.
@@ -216,10 +208,6 @@ assert 312e12 / 2e12 == 156 < speed.intensity_in_bf16(256, 4096)
 
 # %% [markdown] tags=["note"]
 # **Say.** Training has many tokens at once, so it should be near the peak. Count, measure, compare.
-#
-# **Draw.** None: the trace shows which axis disappears in each product.
-#
-# **Ask.** None: the line to change is the question.
 #
 # **Usual answers.**
 # - *A linear map has one product backward, too* (`backward as forward`): One for the inputs, one for the weights.
@@ -347,10 +335,6 @@ for name, spans in groups.items():
 # %% [markdown] tags=["note"]
 # **Say.** A model that writes one token at a time often waits for something else: for Python and PyTorch to start the next small operation.
 #
-# **Draw.** None: the first picture shows the gaps.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *60 times fewer weights take a sixtieth of the time* (`about 1/60`): The weights were not what took the time.
 # - *Use a faster processor* (from the room): It helps as far as it makes Python faster, too. Fewer calls help everywhere.
@@ -422,10 +406,6 @@ print(f"{n_texts} texts:", measured(together / token_time, "times as long", 0.3,
 
 # %% [markdown] tags=["note"]
 # **Say.** Attention's table is too large to keep. The trick is from the first week of programming: keep a running maximum and a running sum, and correct them when a larger number arrives.
-#
-# **Draw.** None: the cell is short.
-#
-# **Ask.** None: the line to change is the question.
 #
 # **Usual answers.**
 # - *It is an approximation* (from the room): Compare the results. It only adds in another order.
@@ -549,10 +529,6 @@ for way, spent_on in zip(("table", "tiles"), table_and_tiles(n_tokens), strict=T
 # %% [markdown] tags=["note"]
 # **Say.** A large model that writes waits for its weights. Fewer bytes a weight are fewer seconds a token.
 #
-# **Draw.** None: the cell prints the steps.
-#
-# **Ask.** None: the line to change is the question.
-#
 # **Usual answers.**
 # - *The largest number without its sign* (`largest without its sign`): The farthest from 0 counts.
 # - *One scale for the whole matrix* (`one scale`): The small rows then get few steps.
@@ -673,10 +649,6 @@ for seed in (1_000_015, 1_000_016):
 # %% [markdown] tags=["note"]
 # **Say.** Now make it faster. You have three changes and two models. Say first which limit each model has.
 #
-# **Draw.** None: the picture shows it.
-#
-# **Ask.** None: the last cell asks.
-#
 # **Usual answers.**
 # - *8 bits make both faster* (`both`): The small one does not wait for its bytes. Before and after the product something has to be converted: 259 calls instead of 119.
 # - *Fewer calls help both* (from the room): In the large model a call is a tiny part of the time.
@@ -763,10 +735,6 @@ print("your model:", measured(before / after, "times as fast", 0.01, 1000))
 
 # %% [markdown] tags=["note"]
 # **Say.** Count first. Then ask which of the three limits sets the pace: processor, memory, calls.
-#
-# **Draw.** None.
-#
-# **Ask.** None.
 #
 # **Usual answers.**
 # - *A faster norm* (from the room): Look at your own table: what is the percentage of its group?

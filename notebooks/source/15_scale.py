@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** More compute makes better models: everybody has heard that. But what exactly do you buy with it? There are two things to buy, and one currency.
 #
-# **Draw.** None: the rectangle is on the screen.
-#
-# **Ask.** None: the predictions ask.
-#
 # **Usual answers.**
 # - *The largest one is best* (from the room): It would be, if it could read as much as the others. Each of its tokens costs more.
 # - *4 times as many tokens* (`4`): Each token costs more now, because the model is larger.
@@ -89,11 +85,7 @@ predict(
 )
 
 # %% [markdown] tags=["note"]
-# **Say.** One budget has one best size. What happens to it when the budget grows? With four times the compute the bottom goes down; where else does it go?
-#
-# **Draw.** None: the valleys are on the screen. The left slope is too small, the right one has read too little.
-#
-# **Ask.** None: the prediction asks.
+# **Say.** One budget has one best size. What happens to it when the budget grows? With four times the compute the bottom goes down; where else does it go? The left slope is too small, the right one has read too little.
 #
 # **Usual answers.**
 # - *64 times as large* (`about 770,000`): Then it would read no more text than before.
@@ -256,10 +248,6 @@ hint("compute_optimal")
 # %% [markdown] tags=["note"]
 # **Say.** A loss is one number for all words. What does a model with a lower loss know that the other does not?
 #
-# **Draw.** None: the panels are on the screen.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *All kinds get better together* (`all six`): Look at the panels: they fall at different losses.
 # - *A jump shows that something new has emerged* (from the room): First look at a measure that can move gradually. Here it is the distance from the exact distribution, and some skills fall steeply in it, too.
@@ -303,9 +291,9 @@ within = 0.02  # try 0.005
 n_pairs = len(scale.pairs_alike(recorded, within))
 first, second = scale.alike(recorded, within)
 both_right = list(zip(scale.KINDS, first.right, second.right, strict=True))
-# ESSENTIAL
 print(f"{n_pairs} pairs; the most different one has {first.size:,} parameters.")
 print(f"Its losses are {first.loss:.2f} and {second.loss:.2f}; right:")
+# ESSENTIAL
 for kind, by_first, by_second in both_right:
     print(f"{kind:<10} {by_first:5.0%} {by_second:5.0%}")
 # END
@@ -322,10 +310,6 @@ assert len(differences) == 12 and sum(far > 0.8 for far in differences) == 2
 
 # %% [markdown] tags=["note"]
 # **Say.** Labs plan trainings that they can afford only once. So they fit a curve to many small runs and read it far to the right. How far may one trust it? Here we have the next budget, and we know the floor.
-#
-# **Draw.** None: the curves are on the screen.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *E is the entropy of the language* (from the room): It is a parameter of a curve, far from all points.
@@ -447,10 +431,6 @@ assert all(error_with(E / 10, every) < 1.05 * error_with(of_all, every) for E in
 # %% [markdown] tags=["note"]
 # **Say.** The most quoted number of this field is 20 tokens for each parameter. Where does it come from, and what does it not say?
 #
-# **Draw.** None: the control has the valleys.
-#
-# **Ask.** None: the task asks.
-#
 # **Usual answers.**
 # - *A model needs 20 tokens for each parameter* (from the room): It may read more or fewer. 20 is where the training compute was best spent in those experiments.
 # - *20 is a law of nature* (from the room): Our valleys do not agree on one number, and neither do the published fits.
@@ -521,12 +501,12 @@ fits = {  # E, A, B, a, b
     "fitted again": (1.8172, 482.01, 2085.43, 0.3478, 0.3658),
 }
 ratio = {}
-# ESSENTIAL
 for budget in (1e18, 1e21, 5.76e23):  # the last one is Chinchilla's
     for name, constants in fits.items():
+        # ESSENTIAL
         ratio[budget, name] = budget / 6 / valley(budget, *constants)[2] ** 2
+        # END
         print(f"{budget:.0e} FLOPs, {name:<15} {ratio[budget, name]:.0f} per parameter")
-# END
 
 # %% tags=["source-hidden"] evidence="published-fits" tried="exact"
 # Checked: the fits differ by a factor of 1.4, more than 2 and more than 4.
@@ -538,10 +518,6 @@ assert factors[0] < 1.45 and 2 < factors[1] < 2.5 and factors[2] > 4
 
 # %% [markdown] tags=["note"]
 # **Say.** A batch can be divided among many machines. Each computes the gradient of its part, and then all of them need the mean. It sounds trivial, and it goes wrong as soon as the parts are unequal: of 12 and 4 texts, each text of the small part has three times the weight.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the task asks.
 #
 # **Usual answers.**
 # - *The same, a mean is a mean* (from the room): A mean of two means weighs both of them equally.
@@ -649,10 +625,6 @@ hint("all_reduce_mean")
 # %% [markdown] tags=["note"]
 # **Say.** A budget has two sides, and a curve that fits is not a law of nature. If you got a hundred times the compute, you would first train small models with several recipes, to find the valley.
 #
-# **Draw.** None.
-#
-# **Ask.** None.
-#
 # **Usual answers.**
 # - *One model as large as possible* (from the room): Where is the bottom of your valley? You do not know before you have looked.
 #
@@ -662,16 +634,16 @@ hint("all_reduce_mean")
 
 # %% [markdown] deck="A budget has two sides, and one size is best"
 # ## What you have now
-# - Training takes about 6 N D FLOPs: in the four models of our table more in texts of full length, less in short ones. [[six-n-d]]
-# - In the recorded experiment each budget had a best size, and a larger budget was best spent on both: a larger model and more text. [[valleys]]
-# - With 4 billion FLOPs the smaller of two models won, with equal text the larger one. With 160 billion a larger one won at equal compute, too. [[equal-what]]
-# - A valley belongs to a recipe: with 16 texts for each update instead of 4 its slope was steeper. [[second-recipe]]
-# - The kinds of words that must be looked up arrive one after the other, in most runs pronouns first, and the order differs between seeds. [[one-kind]]
+# - Training takes about 6 N D FLOPs, and less in short texts. [[six-n-d]]
+# - Each recorded budget had a best size, and a larger budget was best spent on both: a larger model and more text. [[valleys]]
+# - At equal compute the smaller of two models won with 4 billion FLOPs, a larger one with 160 billion. With equal text the larger one won. [[equal-what]]
+# - With 16 texts for each update instead of 4 the slope of a valley was steeper. [[second-recipe]]
+# - Kinds of words are learned one after the other; the order differs between seeds. [[one-kind]]
 # - Two models with the same loss can know different things. [[same-loss]]
-# - A scaling law is a curve that is fitted to measurements. Ours missed the next budget, and its irreducible loss E was hardly determined. [[law-misses]]
+# - Our scaling law missed the next budget, and its loss E was hardly determined. [[law-misses]]
 # - Chinchilla's rule is to let N and D grow alike, with about 20 tokens for each parameter. [[formula-ratios]]
-# - At Chinchilla's budget the published versions of the formula give ratios that differ by more than a factor of four. [[published-fits]]
-# - One GPU of 80 GB cannot train a model of 7 billion parameters with 16 bytes for each. [[memory]]
+# - At Chinchilla's budget its published formulas differ by more than a factor of four. [[published-fits]]
+# - One GPU of 80 GB cannot train 7 billion parameters with 16 bytes for each. [[memory]]
 # - Processes with unequal parts of a batch must weight their gradients. [[unequal-parts]]
 #
 # Next, lesson 16: what the model has learned inside. And this is what you have built:

@@ -12,8 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Read both stories aloud, and let the class say who has the chair. Everybody is right. Then show the bars.
 #
-# **Draw.** None: the picture has both stories.
-#
 # **Ask.** After the dots: "Which rule gives exactly these dots? Find two."
 #
 # **Usual answers.**
@@ -111,10 +109,6 @@ for seed, pair in enumerate((("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta"
 
 # %% [markdown] tags=["note"]
 # **Say.** Two questions that sound alike: is it there, and does the model use it? The upper map needs a reader that we train, the lower one needs the model alone.
-#
-# **Draw.** None: the two maps are the drawing.
-#
-# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *The model has written the answer there to use it later* (`the other name`): That is what the upper map suggests. Nobody has tested it yet.
@@ -280,10 +274,6 @@ patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
 # %% [markdown] tags=["note"]
 # **Say.** A probe is one neuron that we train on the frozen model. The most important question about any probe: does the model know it, or has the probe learned it?
 #
-# **Draw.** None.
-#
-# **Ask.** None: the predictions ask.
-#
 # **Usual answers.**
 # - *The texts are new, so it must be in the model* (`about 90 % or more`): Right number, wrong reason. Are the *words* new as well?
 # - *It knows, but does not say it* (`it knows who has the thing`): Look at the numbers. Chance is one half.
@@ -434,10 +424,6 @@ assert own < 0.68 and written > 0.9
 # %% [markdown] tags=["note"]
 # **Say.** A probe gives a direction. If the model uses it, a push along it must change what the model writes, and a push along other directions must not.
 #
-# **Draw.** None.
-#
-# **Ask.** None: the picture answers which other directions are a fair comparison.
-#
 # **Usual answers.**
 # - *Any random ones* (from the room): Most of them point where no text ever differs from another. Fair ones vary as the texts do.
 #
@@ -495,10 +481,6 @@ assert 0.5 * distance > 3 * trades[:, -1].var(0).sum().sqrt()
 
 # %% [markdown] tags=["note"]
 # **Say.** We know where the name is. What tells the model *which* of the two names to fetch? Try the smallest change that turns the answer around.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *The name itself must be exchanged* (from the room): Try less. What distinguishes the two names in the text?
@@ -630,10 +612,6 @@ for silence, low, high in (([(0, 1)], 0.85, 1), ([(0, 1), (0, 0)], 0.4, 0.85)):
 # %% [markdown] tags=["note"]
 # **Say.** Each sentence about the inside of a model needs the experiment that could have refuted it.
 #
-# **Draw.** None: the table is on the screen.
-#
-# **Ask.** None: the door asks.
-#
 # **Usual answers.**
 # - *Then nothing can be claimed* (from the room): All that was tried can. Say for which texts.
 #
@@ -673,8 +651,6 @@ for begins, low, high in (("One day", 0.3, 0.7), (" Then", 0.85, 1), (" Soon", 0
 
 # %% [markdown] tags=["note"]
 # **Say.** Look, then change, then say only what survived.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Somebody reports a truth neuron in a large model, found by a probe. Which three questions do you ask?"
 #

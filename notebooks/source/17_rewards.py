@@ -12,8 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** So far every model has learned from texts that somebody had written. Today nobody writes the right text. We only say of what the model has written whether it is good.
 #
-# **Draw.** None.
-#
 # **Ask.** "Where in your life do you know a good answer when you see one, but could not write it down?" (Jokes, proofs, programs that pass their tests.)
 #
 # **Usual answers.**
@@ -81,11 +79,7 @@ assert sum(part_right[-4:]) > sum(part_right[:4]) + 0.3 and away[1] > 2 * away[0
 # Both have risen, with every seed: more stories are possible, and the model is farther from the language. Half of that way comes even with a *coin* as judge (rings), because these are large, noisy steps. [[both-rise]]
 
 # %% [markdown] tags=["note"]
-# **Say.** Forget texts for a moment. The smallest thing that makes a choice is a coin. We want more heads, and we may only throw it and look.
-#
-# **Draw.** None: the formula is on the screen. Underline the trick in it.
-#
-# **Ask.** None: the prediction asks. (The reward fell from the sky, so how can it have a gradient? It has none. The probability of the throw has one.)
+# **Say.** Forget texts for a moment. The smallest thing that makes a choice is a coin. We want more heads, and we may only throw it and look. Underline the trick in it. (The reward fell from the sky, so how can it have a gradient? It has none. The probability of the throw has one.)
 #
 # **Usual answers.**
 # - *Nothing changes, because 11 - 10 is 1 - 0* (`nothing changes`): True for the mean. A single throw is multiplied by 10 or 11, though.
@@ -196,10 +190,6 @@ assert by_baseline["none"].std() > 10 * by_baseline["mean reward"].std() > 100 *
 
 # %% [markdown] tags=["note"]
 # **Say.** From the coin to texts there is one decision: usual compared with what? Then the honest question: does the baseline matter here at all?
-#
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *Fewer possible stories* (`fewer`): The spread is larger, so it should be worse. But a reward of 0 pushes nothing, and a reward of 1 is small.
@@ -356,11 +346,7 @@ assert max(fine["10 and 11"][1]) < before + 0.03 < before + 0.2 < min(fine["0 an
 # With 0 and 1 the runs end alike. Without a baseline, 1 and 2 teach nothing on average, and with 10 and 11 no run gets better than the start: *every* story is pushed up, right or wrong, and the difference drowns in noise, as with the coin. [[needs-baseline]] So a baseline matters when wrong stories are rewarded, too. (On mathematics, too, such imitation competes with GRPO: [Xiong et al. 2025](https://arxiv.org/abs/2504.11343).)
 
 # %% [markdown] tags=["note"]
-# **Say.** The reward went up. Now be the one who is not convinced. What else could have happened, other than that it learned to tell stories correctly?
-#
-# **Draw.** None: the four bars are on the screen.
-#
-# **Ask.** None: the prediction asks. (Is this cheating? It did exactly what we rewarded.)
+# **Say.** The reward went up. Now be the one who is not convinced. What else could have happened, other than that it learned to tell stories correctly? (Is this cheating? It did exactly what we rewarded.)
 #
 # **Usual answers.**
 # - *It knows better who has what* (`more often`): Then stories with a gift would now mostly be possible.
@@ -430,10 +416,6 @@ assert sum(know) / len(know) < knew and max(know) < knew + 0.069
 
 # %% [markdown] tags=["note"]
 # **Say.** The usual medicine: a leash. The model may change, but each step away from where it started has a price.
-#
-# **Draw.** None: the picture shows the leash.
-#
-# **Ask.** None: the picture answers what a long and a short leash do.
 #
 # **Usual answers.**
 # - *The plain log-ratio is enough* (`log-ratio alone`): As a number its mean is right. As a loss it pulls nowhere, because its gradient is 0 on average.
@@ -518,10 +500,6 @@ assert all(run.from_start > 7 * least_nats(judging.part_possible(run.kinds), bef
 # %% [markdown] tags=["note"]
 # **Say.** Now somebody else chose the reward, and does not tell us which. Read the stories and guess.
 #
-# **Draw.** None: leave the stories on the screen.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *Long stories* (`long stories`): They are long, but why always this one sentence?
 # - *Possible stories* (`possible stories`): Hardly one of them is.
@@ -568,10 +546,6 @@ assert all(run.reward[-1] > 2 * run.reward[0] and sum(run.possible[-3:]) / 3 < 0
 
 # %% [markdown] tags=["note"]
 # **Say.** What is different in the models that you know? The judge. For programs and sums it is a test, as here. For everything else people compare answers.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *The one whose chosen story rose* (`the one that gained 1`): The loss looks at the difference alone.
@@ -684,8 +658,6 @@ for _, _, middle, *_, end in recorded.pairs[0.0]:
 
 # %% [markdown] tags=["note"]
 # **Say.** Two sentences for the way home: if you can judge, you can teach. And what you reward is what you get.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "Name one thing that you would reward in a chat model, and how it could be hacked."
 #

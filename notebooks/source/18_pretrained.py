@@ -13,10 +13,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Other people have trained this model, on two trillion tokens. Everything that it knows is in one file, and you have built what reads it.
 #
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *The number of layers* (`the number of layers`): Count the names.
 # - *Everything is in the shapes* (from the room): Then how many rows of q belong to one head?
@@ -158,10 +154,6 @@ assert unseen and not changes_shapes(norm_eps=1e-3, rope_base=10_000.0) and chan
 
 # %% [markdown] tags=["note"]
 # **Say.** Lesson 14 made 8 bits of 32, with one scale for a row. This file has 4, and for so few levels a row is too long.
-#
-# **Draw.** None: the picture shows it.
-#
-# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *4 bits per weight* (`4`): The scale and the minimum need room as well.
@@ -385,10 +377,6 @@ assert mispaired.ask(next_words, italy)[" Rome"] < 0.4 < 0.7 < converted.ask(nex
 # %% [markdown] tags=["note"]
 # **Say.** Now you are the doctor. Each patient has the same file with one mistake, and none raises an error.
 #
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *By about as much, it is a matrix like the other* (`by about as much`): What does the softmax make of a single score?
 # - *It must be the weights* (from the room): A wrong base leaves every weight right.
@@ -440,7 +428,7 @@ predict(
 for name, each in found.items():
     print(f"{name:<18} loss {each['loss']:5.2f}")
 
-# %% tags=["source-hidden"] deck="Wrong scores are right at position 0, other mistakes are wrong at once"
+# %% tags=["source-hidden"] deck="Wrong scores are right at position 0"
 figures.fingerprints({name: each["errors"] for name, each in found.items() if name != "right"}, AT)
 
 # %% tags=["source-hidden"] evidence="fingerprints" tried="held-out"
@@ -466,10 +454,6 @@ for title in PROSE:
 
 # %% [markdown] tags=["note"]
 # **Say.** This model has been trained further, on dialogues. A dialogue is a text, too, with special tokens for who speaks.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *As many, it is the same sentence* (`about as many`): How many letters of Hindi has its vocabulary?
@@ -674,8 +658,6 @@ sampling_view(villager, village.tokenizer(), beginning, temperature=1.0, seed=18
 
 # %% [markdown] tags=["note"]
 # **Say.** Is this what the real ones are? Yes: named tensors, a few settings, and the parts that you have built. What differs is the size, the data, and the choices in the config.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "A model loads and talks nonsense. What do you look at first?"
 #

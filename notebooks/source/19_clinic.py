@@ -12,10 +12,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** A compiler finds a misspelled name. It does not find a misplaced mask: the model trains, the loss falls, and only the result is bad.
 #
-# **Draw.** None: the six curves are on the screen.
-#
-# **Ask.** None: the vote asks.
-#
 # **Usual answers.**
 # - *It falls smoothly, so it is healthy* (`A`): So do three of the six.
 # - *D has the lowest loss* (from the room): Too low. On new texts, too, it is below a line that no model can go under.
@@ -66,10 +62,6 @@ assert abs(slow.number("loss at the end") - slow.healthy_number("loss at the end
 
 # %% [markdown] tags=["note"]
 # **Say.** The tree is the only thing to take home. Go down as long as the answer is yes.
-#
-# **Draw.** None: the tree is on the screen.
-#
-# **Ask.** None: the room asks itself.
 #
 # **Usual answers.**
 # - *The learning rate* (from the room): That is tuning, the last step. Tuning a model that has a fault hides the fault.
@@ -132,10 +124,6 @@ control(examine, frames=20, who=[*ward], instrument=instruments)
 
 # %% [markdown] tags=["note"]
 # **Say.** A diagnosis is a cause *and* its evidence. The clinic answers a wrong one with the number that contradicts it.
-#
-# **Draw.** None: the two curves are on the screen.
-#
-# **Ask.** None: the predictions ask.
 #
 # **Usual answers.**
 # - *The learning rate is 0* (`learning rate 0`): A good idea, and a measurable one.
@@ -235,10 +223,6 @@ assert stuck.number("largest gradient norm") < 1e-6 < 1e-3 < floor.number("large
 
 # %% [markdown] tags=["note"]
 # **Say.** The next one looks healthy, and happy. A loss on new texts below their floor proves a fault.
-#
-# **Draw.** None: the map is on the screen.
-#
-# **Ask.** None: the prediction asks.
 #
 # **Usual answers.**
 # - *It has learned the texts by heart* (from the room): These texts are new.
@@ -340,10 +324,6 @@ attention_view(too_good.healthy_model(), tokenizer, "\nOne day Mia walked to Oak
 # %% [markdown] tags=["note"]
 # **Say.** Here nothing is trained: it is the model that ships with the course. There are two ways to compute the same logits, and one of them is trusted.
 #
-# **Draw.** None: the dots are on the screen.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *The cache loses a key* (`cache hidden`): Count how many keys a new token sees.
 # - *The weights are damaged* (from the room): Then it would also read badly.
@@ -400,10 +380,6 @@ _ = nonsense.diagnose(cause, because)
 
 # %% [markdown] tags=["note"]
 # **Say.** Now it is your clinic. Work in pairs, one measures, one writes down what both expect.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the patients ask.
 #
 # **Usual answers.**
 # - *The rate was too high* (`learning rate too high`): Did the loss rise before update 300?
@@ -560,10 +536,6 @@ ward["padded"].hint()
 # %% [markdown] tags=["note"]
 # **Say.** One instrument is stronger than all others, if you can afford it: a version that works. Exchange half of the parts, run again, and keep the half that matters. But it says where, not what.
 #
-# **Draw.** None: the dots are on the screen.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *Then we need no questions* (from the room): Where do the healthy parts come from in your own project?
 # - *It finds one of the two* (`one of the two`): Exchange either half: is the complaint gone?
@@ -668,10 +640,6 @@ control(exchange, frames=20, who=[*ward], part=PARTS)
 # %% [markdown] tags=["note"]
 # **Say.** Back to the tree. Before you show it, let students write the names of the patients next to its leaves.
 #
-# **Draw.** None: the tree is on the screen.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *NaN belongs to* Does it learn? (from the room): It did learn, until it broke.
 # - *Their batch is too small* (`Does it learn one batch?`): They learn one as quickly as a single process.
@@ -717,10 +685,6 @@ visits(ward.values())
 
 # %% [markdown] tags=["note"]
 # **Say.** The one to take home: say what you expect before you measure. And at the door: which fault of your own cost you most time, and which question would have found it?
-#
-# **Draw.** None.
-#
-# **Ask.** None: the door asks.
 #
 # **Usual answers.**
 # - *A file that was read twice* (from the room): The fourth question.

@@ -13,10 +13,6 @@
 # %% [markdown] tags=["note"]
 # **Say.** Before we train anything, we say what to expect. The size of the text decides more than anything else that you can choose today.
 #
-# **Draw.** None: the strip is on the screen.
-#
-# **Ask.** None: the prediction asks.
-#
 # **Usual answers.**
 # - *Nearly as low as its training loss* (`nearly as low as its training loss`): The stories are new. What has the model learned instead of the language?
 # - *Half way* (`between the floor and ln V`): A model that knows nothing gives each token the same probability. What does a model do that knows ten pages by heart?
@@ -89,10 +85,6 @@ show_text(large["sample"][:letters])
 
 # %% [markdown] tags=["note"]
 # **Say.** You believe that your softmax is right, because a check said so. Now each part must work in the place where it is called, with the others around it.
-#
-# **Draw.** None.
-#
-# **Ask.** None: the prediction is the question.
 #
 # **Usual answers.**
 # - *The logits* (`the logits`): Its values are right. What would training do with it?
@@ -202,8 +194,6 @@ trace(next_token, mine, ids, sizes={"B": 2, "T": n_read, "V": mine.config.vocab_
 # %% [markdown] tags=["note"]
 # **Say.** The loop is the one of lesson 11. What is new is that we decide beforehand what would count as success.
 #
-# **Draw.** None: the picture shows the levels.
-#
 # **Ask.** While it trains: "At which look will you stop it, and how do you know that you did not stop by luck?" (We choose on held-out text, so a third text would be needed for a fair number.)
 #
 # **Usual answers.**
@@ -258,10 +248,6 @@ assert not text.stories or (text.floor < best.held_out < text.floor + 1 and bits
 
 # %% [markdown] tags=["note"]
 # **Say.** A loss is a mean over words. Read what the model writes, and ask whether it is new.
-#
-# **Draw.** None: the shaded texts show it.
-#
-# **Ask.** None: the exercise asks.
 #
 # **Usual answers.**
 # - *By reading the training text* (from the room): Let the program do that.
@@ -407,10 +393,6 @@ for name, ids_of in shown.items():
 # %% [markdown] tags=["note"]
 # **Say.** The most flattering result of the whole lesson, and it is worthless.
 #
-# **Draw.** None.
-#
-# **Ask.** None: the prediction asks, with a reason.
-#
 # **Usual answers.**
 # - *Higher, there is less to learn from* (`higher`): Less new text, yes. But what is held out?
 # - *The same* (`about the same`): The text is the same. Is the held-out part?
@@ -463,10 +445,6 @@ assert max(two) < double.bits_per_byte(double.floor)
 # %% [markdown] tags=["note"]
 # **Say.** Ten pages are not enough to learn English. But somebody has already trained a model on English, and you know how to open it.
 #
-# **Draw.** None: the picture has both roads.
-#
-# **Ask.** None: the prediction is the question.
-#
 # **Usual answers.**
 # - *The real model, of course* (`the real model as it is`): It knows English. Does it know how few words these stories have?
 #
@@ -506,8 +484,6 @@ print(yours_experiments.commands("my_text.txt" if text.stories else TEXT))
 
 # %% [markdown] tags=["note"]
 # **Say.** Three things leave this notebook: the weights in a format that others open, a page in which the model writes, and a report that says what was measured.
-#
-# **Draw.** None.
 #
 # **Ask.** At the report: "Which line would you leave out if you wanted to impress somebody?" That is the line that must be there.
 #
@@ -573,11 +549,7 @@ assert 'href="my_model.html"' in words and f"lzma needs {packed:.2f} bits" in wo
 # The report has the held-out loss, the link to the page, and a sentence that says which parts are yours and what came from the library. [[report]] The folder is in `work/yours/`; `folder.resolve()` is its path.
 
 # %% [markdown] tags=["note"]
-# **Say.** Ten questions, one for each idea that you should be able to use without looking it up.
-#
-# **Draw.** None.
-#
-# **Ask.** None: let everyone write ten answers on paper at home, then run the cells and count.
+# **Say.** Ten questions, one for each idea that you should be able to use without looking it up. Let everyone write ten answers on paper at home, then run the cells and count.
 #
 # **Usual answers.**
 # - *I got six* (from the room): Each answer names its lesson. Read the section, and come back to the other four.
@@ -608,8 +580,6 @@ assert abs(yours_experiments.untrained_loss(mine, text) - math.log(mine.config.v
 
 # %% [markdown] tags=["note"]
 # **Say.** You have a model that you can explain down to the last multiplication, and a page to send.
-#
-# **Draw.** None.
 #
 # **Ask.** At the door: "What would you build next, and which number would tell you that it works?"
 #

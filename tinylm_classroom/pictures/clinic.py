@@ -74,7 +74,7 @@ def tree(questions: Sequence[Any], patients: Mapping[str, tuple[int, int]] | Non
     names: dict[tuple[int, int], list[str]] = {}
     for name, place in (patients or {}).items():
         names.setdefault(place, []).append(name)
-    with axes(title, "from question to leaf", "questions", (11.4, 5.6)) as (figure, ax):
+    with axes(title, "from question to leaf", "questions", (11.1, 5.45)) as (figure, ax):
         for row, question in enumerate(questions):
             y = -2.0 * row
             _box(ax, SPINE, y, question.text, SERIES[0], 3.5)

@@ -59,7 +59,7 @@ def conversion(tensors: Sequence[tuple[str, str, int]]) -> None:
     }
     right = {name: at for at, name in enumerate(sorted(ours, key=lambda name: _order(ours[name])))}
     title = "Each tensor becomes a part that you have built"
-    with axes(title, "left: the file, right: our model", "tensors", (9, 6)) as (fig, ax):
+    with axes(title, "left: the file, right: our model", "tensors", (7.8, 5.2)) as (fig, ax):
         for at, name in enumerate(ours):
             letter = next((hue for part, hue in HUES.items() if part in ours[name]), "B")
             middle = at + (right[name] - at) * EASE
@@ -67,8 +67,8 @@ def conversion(tensors: Sequence[tuple[str, str, int]]) -> None:
             ax.fill_between(
                 torch.linspace(0, 1, 40), middle - 0.4, middle + 0.4, color=color, alpha=0.6, lw=0
             )
-            ax.text(-0.03, at, _short(name), ha="right", va="center", size=TYPE)
-            ax.text(1.03, right[name], _short(ours[name]), va="center", size=TYPE)
+            ax.text(-0.03, at, _short(name), ha="right", va="center", size=18)
+            ax.text(1.03, right[name], _short(ours[name]), va="center", size=18)
         ax.set(xlim=(-0.9, 2.15), ylim=(len(ours) - 0.4, -0.6), xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
     display(
@@ -84,7 +84,7 @@ def fingerprints(errors: Mapping[str, Sequence[float]], at: Sequence[int]) -> No
     """Shows the error of the logits at some positions, a row for each mistake."""
     shown = torch.tensor([list(row) for row in errors.values()]).clamp(max=1)
     title = "Wrong scores: right at position 0"
-    with axes(title, "position in the text", "mistake", (7.6, 4.7)) as (figure, ax):
+    with axes(title, "position in the text", "mistake", (6.8, 4.2)) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, shown, shown, list(errors), [2] * len(errors))
         ax.set_xticks(range(len(at)), at)
@@ -102,7 +102,7 @@ def learned_and_forgotten(points: Mapping[str, Sequence[Any]], before: Sequence[
     title = "A higher rate learns more and forgets more"
     x = "probability of the village's words"
     y = "loss on old stories"
-    with axes(title, x, y, (9.2, 4.8)) as (figure, ax):
+    with axes(title, x, y, (8.6, 4.5)) as (figure, ax):
         ax.plot(*before, "s", color=INK, markersize=12)
         ax.annotate("before", before, (12, 0), textcoords="offset points", size=TYPE)
         for color, (name, found) in zip(SERIES, points.items(), strict=False):

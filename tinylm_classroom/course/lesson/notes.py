@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 from .read import HEADING, UNTAUGHT, Cell
 
-# the last: how the conclusions of the section were tried
+# The parts of a note in their order, the last how the conclusions of the section were tried, and
+# those that are left out where there is nothing to do.
 NOTE = ("Say.", "Draw.", "Ask.", "Usual answers.", "Cut if short.", "Tried.")
+AT_WILL = {"Draw.", "Ask.", "Usual answers."}
 ANSWER = re.compile(r"^- \*.+?\* \(([^)]*)\):.*", re.MULTILINE)
-BOARD = re.compile(r"^\*\*(?:Draw|Ask)\.\*\*(?! None\b)", re.MULTILINE)
+BOARD = re.compile(r"^\*\*(?:Draw|Ask)\.\*\*", re.MULTILINE)
+NOTHING = re.compile(r"^\*\*(?:Draw|Ask|Usual answers)\.\*\* None\b.*", re.MULTILINE)
 
 
 class UsualAnswer(NamedTuple):
@@ -45,7 +48,7 @@ def usual_answers(note: str) -> list[UsualAnswer]:
 
 
 def board_work(note: str) -> int:
-    """How often a note asks to draw or to ask something; *None* asks for nothing."""
+    """How often a note asks to draw or to ask something."""
     return len(BOARD.findall(note))
 
 
@@ -57,11 +60,12 @@ def note_problems(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
             said: tuple[str, ...] = ()
             if "note" in before.tags:
                 said = tuple(re.findall(r"^\*\*(.+?)\*\*", before.text, re.MULTILINE))
-            if said != NOTE:
+            known = tuple(part for part in NOTE if part in said or part not in AT_WILL)
+            if said != known or NOTHING.search(before.text):
                 yield (
                     cell.line,
                     (
-                        f"a note with {', '.join(NOTE)} must be directly before this section, "
-                        f"not {said}"
+                        f"a note with {', '.join(NOTE)} must be directly before this section "
+                        f"({', '.join(sorted(AT_WILL))} only where there is something), not {said}"
                     ),
                 )

@@ -84,7 +84,7 @@ def test_another_value_that_fails_stops_the_build() -> None:
 
 
 def test_minutes_have_the_board_and_half_a_minute_for_visible_code_and_exercises_are_homework() -> None:
-    asked = "**Say.** A\n\n**Draw.** A circle.\n\n**Ask.** None: the picture does."
+    asked = "**Say.** A\n\n**Draw.** A circle."
     section = text("## 1. One\n" + "word " * 260)
     code = [Cell(9, "code", "x = 1", {})] * 4
     exercise = Cell(9, "code", "def half(): ...", {"tags": ["exercise"], "name": "half", "minutes": 6})

@@ -1,5 +1,7 @@
 """The notes before sections: their form, what they are about, and the answers that they expect."""
 
+import re
+
 import pytest
 
 from tinylm_classroom.course.lesson.notes import NOTE, board_work, introduces, note_problems, usual_answers
@@ -39,10 +41,13 @@ def test_the_work_at_the_board_is_what_to_draw_and_what_to_ask():
 def test_a_section_needs_its_note_directly_before_it(heading):
     title, note, section = text("# 05 Halves"), text(FORM, tags=["note"]), text(f"{heading}\nWords.")
     assert not list(note_problems([title, note, section, text("## Sources\n- A paper.")]))
+    short = re.sub(r"\*\*(?:Draw|Usual answers)\.\*\* x\n\n", "", FORM)
+    assert not list(note_problems([title, text(short, tags=["note"]), section]))
     untried = FORM.rpartition("\n\n")[0]
+    nothing = FORM.replace("**Draw.** x", "**Draw.** None.")
     for before in (
         title,
         text(FORM),
-        *(text(other, tags=["note"]) for other in (untried, FORM.replace("Say.", "Ask.", 1))),
+        *(text(other, tags=["note"]) for other in (untried, nothing, FORM.replace("Say.", "Ask.", 1))),
     ):
         assert len(list(note_problems([note, before, section]))) == 1
