@@ -25,7 +25,7 @@
 # The shipped model reads one more token of a text; `n_kept` are in its cache (lesson 13). What does the machine do in this time?
 
 # %%
-from tinylm_classroom import capture, predict, speed, speed_figures as figures
+from tinylm_classroom import predict, speed, speed_figures as figures
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
@@ -183,7 +183,7 @@ for tokens in (1, 16, 64, 256):
 # %% deck="Task: with which width is the ceiling out of reach?"
 from itertools import product as pairs
 
-from tinylm_classroom import control
+from tinylm_classroom import capture, control
 
 all_tokens, all_widths = [1, 16, 64, 256, 1024], [128, 1024, 4096]
 

@@ -390,7 +390,7 @@ _ = nonsense.diagnose(cause, because)
 #
 # **Cut if short.** All but two patients; the others are homework.
 #
-# **Tried.** All twelve patients under seeds 0, 1 and 2: exactly one of 35 causes has all of its signs. beta: with 0 (seeds 0, 1, 2, 19) the log-probability of the texts is -13.8 to -18.1; with 2 (seeds 0 to 19) it is -1.2 to -5.0 and the reward gains 0.10 to 0.50 letters; with 50 it gains -0.01 to 0.10. With 0.5 half of the 20 seeds rave, and with five times the updates all of the two tried. A learning rate of 1e-3 without a hold heals two of three seeds after 25 updates; after 75 one of these two has -25.5, the other -5.5. beta 2 after 125 updates: -3.0 and -9.2 (seeds 0 and 19): a hold, too, is for a number of updates.
+# **Tried.** All twelve patients under seeds 0, 1 and 2: exactly one of 35 causes has all of its signs. beta: with 0 (seeds 0, 1, 2, 19) the log-probability of the texts is -13.8 to -18.1; with 2 (seeds 0 to 19) it is -1.2 to -5.0 and the reward gains 0.10 to 0.50 letters; with 50 it gains -0.01 to 0.10. With 0.5 half of the 20 seeds rave, and with five times the updates all of the two tried. A learning rate of 1e-3 without a hold heals two of three seeds after 25 updates; after 75 one of these two has -25.5, the other -5.5. beta 2 after 125 updates: -3.0 and -9.2 (seeds 0 and 19): a hold, too, works for a number of updates only.
 
 # %% [markdown] deck="Eight more are in the waiting room"
 # ## 6. The waiting room
