@@ -18,7 +18,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "a product": lambda: x() @ torch.ones(3, 2),
     "a place to write": lambda: torch.add(x(), 1, out=torch.ones(2, 3)),
     "an index of a CPU tensor": lambda: torch.ones(3)[torch.arange(2, device=DEVICE)],
-    "a list": lambda: torch.cat([x(), torch.ones(1, 3)]),
+    "a list": lambda: torch.stack([x()[0, 0], torch.ones(())]),
     "a generator": lambda: x().normal_(generator=torch.Generator()),
 }
 

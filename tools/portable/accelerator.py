@@ -148,14 +148,16 @@ class Simulated(Tensor):
 
 
 def _refuse_other_devices(func: Any, args: tuple, leaves: list[Any]) -> None:
-    """Raise RuntimeError, as a GPU does, for a CPU tensor with axes, except an index, or its
-    generator.
+    """Raise RuntimeError, as a GPU does, for what is on the CPU: a tensor, or its generator.
+
+    A single number may be there, except in a list, and an index of a tensor on the device.
     """
     may_index = func.overloadpacket.__name__ in INDEXING and isinstance(args[0], Simulated)
+    numbers = {id(x) for x in args if isinstance(x, Tensor) and x.ndim == 0}
     for x in leaves:
-        other = isinstance(x, Tensor) and not isinstance(x, Simulated) and x.ndim and not may_index
-        other = other or (isinstance(x, torch._C.Generator) and x._cdata not in generators)
-        if other:
+        tensor = isinstance(x, Tensor) and not isinstance(x, Simulated)
+        other = tensor and not may_index and id(x) not in numbers
+        if other or (isinstance(x, torch._C.Generator) and x._cdata not in generators):
             raise RuntimeError(f"{func} got tensors on {NAME}, and a {type(x).__name__} on the CPU")
 
 
