@@ -199,6 +199,8 @@ def start() -> None:
         device_count=lambda: 1,
         current_device=lambda: 0,
         manual_seed_all=lambda seed: None,
+        get_rng_state=lambda device=None: torch.get_rng_state(),
+        set_rng_state=lambda state, device=None: torch.set_rng_state(state),
         _is_in_bad_fork=lambda: False,
         get_amp_supported_dtype=list,  # none: `torch.autocast` is there, and refuses
     )
