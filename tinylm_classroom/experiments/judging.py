@@ -102,7 +102,8 @@ class UpToMistake:
         at = storyworld.parse(story).error_at
         if at is None or at >= len(story):
             return text
-        before, wrong = story[:at], storyworld.words(story[at:])[0]
+        before = story[:at]
+        wrong = storyworld.words(story[at:])[0]
         return text if before + wrong == story else f"{before}{wrong} ..."
 
 
