@@ -31,6 +31,7 @@ from tinylm_lib.cost import count_parameters
 from tinylm_lib.layers import NORMS, LayerNorm, Linear, RMSNorm
 from tinylm_lib.model import BLOCKS, INITS
 from tinylm_lib.presets import FAMILIES
+from tinylm_lib.probabilities import next_token_probs, sample
 from tinylm_lib.training.optim import build_optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -567,6 +568,42 @@ def test_padding_compiles_whole_and_equals_eager(name: str) -> None:
             ]
             assert torch.equal(*found)
     assert counter.frame_count <= 4, "a step must not compile again"
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", ["modern", "gpt"])
+def test_one_graph_of_model_and_loss_serves_20_lengths(name: str) -> None:
+    def loss(ids: Tensor) -> Tensor:
+        return next_token_loss(model(ids), ids.roll(-1, 1))
+
+    model, counter = scrambled(tiny(name)).train(), CompileCounter()
+    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend=counter)
+    for length in range(16, 36):  # shorter texts take a way of their own around a kernel for CPUs
+        ids = some_ids(2, length)
+        assert torch.equal(compiled(ids), loss(ids))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", ["modern", "gpt"])
+def test_two_graphs_of_a_decoding_step_serve_20_lengths(name: str) -> None:
+    def step(piece: Tensor, cache: KVCache) -> Tensor:
+        return sample(next_token_probs(model(piece, cache, last_only=True)[:, 0], 0.8, top_k=5, top_p=0.9))
+
+    model, counter = scrambled(tiny(name)), CompileCounter()
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    prompt, *pieces = some_ids(2, 36).split([16] + [1] * 20, dim=1)
+    caches = [KVCache(model.config, 2, 36) for _ in range(2)]
+    with torch.no_grad():
+        for cache in caches:
+            model(prompt, cache)
+        for piece in pieces:
+            drawn = []
+            for run, cache in zip((compiled, step), caches, strict=True):
+                torch.manual_seed(0)
+                drawn.append(run(piece, cache))
+            assert torch.equal(*drawn)
+    assert counter.frame_count <= 2, "one for the first length, and one for all others"
 
 
 @pytest.mark.usefixtures("fresh_compiler")

@@ -79,6 +79,8 @@ def _kernel(
     if q.device.type == "cpu" and mask is None and S < FEWEST_KEYS_WITHOUT_MASK:
         mask = causal_mask(S) if causal else torch.ones(T, S, dtype=torch.bool)
         causal = False
+    if causal:
+        causal = True  # in a graph for every T it was a symbol, which the kernel does not take
     grouped = q.ndim > 2 and q.shape[-3] != k.shape[-3]
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
 

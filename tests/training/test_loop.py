@@ -334,20 +334,21 @@ def test_two_trainings_on_two_threads_give_the_same_bytes(precision: str, B: int
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-DEVICES = [  # those that are there, the name given, and the one chosen, if any
-    ((), "auto", "cpu"), (("cuda",), "auto", "cuda"), (("mps",), "auto", "mps"), (("cuda", "mps"), "auto", "cuda"),
-    (("cuda",), "cpu", "cpu"), (("cuda",), "cuda:1", "cuda:1"),
-    *(((), name, "") for name in ("cuda", "mps", "quantum", "", "autox", "cpu:x")),
+DEVICES = [  # the accelerator that is there, the name given, and the device chosen, if any
+    (None, "auto", "cpu"), ("cuda", "auto", "cuda"), ("mps", "auto", "mps"), ("xpu", "auto", "xpu"),
+    ("cuda", "cpu", "cpu"), ("cuda", "cuda:1", "cuda:1"), ("mps", "cuda", ""),
+    *((None, name, "") for name in ("cuda", "mps", "quantum", "", "autox", "cpu:x")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("there", "name", "expected"), DEVICES)
 def test_auto_takes_the_fastest_device_and_what_is_not_here_is_refused(
-    there: tuple[str, ...], name: str, expected: str, monkeypatch: pytest.MonkeyPatch
+    there: str | None, name: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
-    refused = pytest.raises(ValueError, match=f"device '{name}' is not here; choose auto or one of cpu")
+    found = torch.device(there) if there else None
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: found)
+    listed = f"{there}, cpu" if there else "cpu"
+    refused = pytest.raises(ValueError, match=f"device '{name}' is not here; choose auto or one of {listed}")
     with nullcontext() if expected else refused:
         assert choose_device(name) == torch.device(expected)
 

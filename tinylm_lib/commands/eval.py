@@ -69,7 +69,7 @@ def add_eval(commands: Any) -> None:
     limit = "only the first N tokens; default: as in the training run, all of another text"
     p.add_argument("--eval-tokens", type=int, metavar="N", help=limit)
     p.add_argument("--quantize", choices=QUANTIZED, help="with weights in 8 bits")
-    p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
+    p.add_argument("--device", default="auto", help="auto takes an accelerator, or else the cpu")
 
 
 def run_eval(arguments: argparse.Namespace) -> None:

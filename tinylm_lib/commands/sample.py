@@ -24,7 +24,7 @@ FLAGS = {
     "--top-p": (float, None, "keep the most probable tokens up to this total probability"),
     "--min-p": (float, None, "keep tokens with at least this fraction of the best probability"),
     "--seed": (int, None, "the same seed gives the same text; default: another text each time"),
-    "--device": (str, "auto", "auto takes the first of cuda, mps and cpu"),
+    "--device": (str, "auto", "auto takes an accelerator, or else the cpu"),
 }
 
 

@@ -41,7 +41,7 @@ class RunConfig(Record):
         1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2
     )
     out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
-    device: str = option("auto", "auto takes the first of cuda, mps and cpu")
+    device: str = option("auto", "auto takes an accelerator, or else the cpu")
     strategy: str = choice(
         "none", STRATEGIES, "how many processes train one model; torchrun starts them"
     )

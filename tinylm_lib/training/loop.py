@@ -81,19 +81,13 @@ def tf32_products(agreed: bool) -> Iterator[None]:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device of that name; "auto" takes the first of cuda, mps and cpu that is there.
+    """The device of that name; "auto" takes the accelerator of this machine, such as cuda or mps,
+    and the CPU where there is none.
 
     Raises ValueError for a device that torch does not know or cannot reach.
     """
-    there = [
-        d
-        for d, here in (
-            ("cuda", torch.cuda.is_available()),
-            ("mps", torch.backends.mps.is_available()),
-        )
-        if here
-    ]
-    there.append("cpu")
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    there = ["cpu"] if accelerator is None else [accelerator.type, "cpu"]
     device = there[0] if name == "auto" else name
     if not re.fullmatch(rf"({'|'.join(there)})(:\d+)?", device):
         raise ValueError(f"device {name!r} is not here; choose auto or one of {', '.join(there)}")
