@@ -4,7 +4,8 @@ have.
 
 from typing import NamedTuple
 
-from .measurements import LIMIT, N_BEFORE, Sign
+from .measurements import LIMIT, N_BEFORE
+from .records import Sign
 
 
 class Cause(NamedTuple):

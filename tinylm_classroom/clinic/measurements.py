@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from statistics import mean
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -44,33 +43,6 @@ _ROUNDING = 1e-4  # nothing that a sign asks for is smaller
 
 
 _loss_of = HEALTHY["loss"]
-
-
-class Sign(NamedTuple):
-    """A measurement and the range in which it has to be.
-
-    why: what is wrong with a fix that is outside of it.
-    """
-
-    measure: str
-    low: float = -math.inf
-    high: float = math.inf
-    why: str = ""
-
-    def holds(self, run: PatientRun) -> bool:
-        """Whether the run's number is in the range; NaN is in no range."""
-        return self.low <= take(run, self.measure) <= self.high
-
-    @property
-    def range(self) -> str:
-        """The range in words."""
-        if self.low == self.high:
-            return f"exactly {number(self.low)}"
-        if math.isinf(self.high):
-            return f"at least {number(self.low)}"
-        if math.isinf(self.low):
-            return f"at most {number(self.high)}"
-        return f"between {number(self.low)} and {number(self.high)}"
 
 
 def number(value: float) -> str:

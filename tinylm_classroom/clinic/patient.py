@@ -22,7 +22,6 @@ from .causes import CAUSES, TRAINED
 from .measurements import (
     ANSWERS,
     MEASUREMENTS,
-    Sign,
     attention_weights,
     floor,
     long_losses,
@@ -36,7 +35,8 @@ from .measurements import (
     written,
 )
 from .parts import HEALTHY, with_parts
-from .patients import PATIENTS, CaseFile
+from .patients import PATIENTS
+from .records import CaseFile, Sign
 from .run import PatientRun, read, shipped
 
 NO_EVIDENCE = "no evidence"
@@ -327,11 +327,9 @@ class Patient:
     @staticmethod
     def measurements() -> Card:
         """The names of all measurements, under the question of the tree that they answer."""
-        rows = [
-            ("" if i else question, name)
-            for question, names in ANSWERS.items()
-            for i, name in enumerate(names)
-        ]
+        rows = []
+        for question, (first, *others) in ANSWERS.items():
+            rows += [(question, first), *(("", name) for name in others)]
         return _table_card("What can be measured", ("question", "name"), rows, of_words=True)
 
     @staticmethod

@@ -4,39 +4,17 @@ when it is well.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tinylm_lib.config import IGNORED
 
-from .measurements import LIMIT, Sign, V
+from .measurements import LIMIT, V
 from .parts import HEALTHY
+from .records import CaseFile, Sign
 from .run import Plan
-
-
-class CaseFile(NamedTuple):
-    """One patient.
-
-    name: a word for it. story: who brings it, and what was tried. complaint: what its owner says.
-    sees: what its owner has measured. lesson: the one that it needs. part: the one that is ill, and
-    `ill` what it does. cause: a key of CAUSES. symptoms: what is measured while it is ill. healthy:
-    what the hidden test measures, in a run with another seed. hints: from a nudge to a plan.
-    """
-
-    name: str
-    story: str
-    complaint: str
-    sees: tuple[str, ...]
-    lesson: str
-    plan: Plan
-    part: str
-    ill: Any
-    cause: str
-    symptoms: tuple[Sign, ...]
-    healthy: tuple[Sign, ...]
-    hints: tuple[str, ...]
 
 
 def _all_zero(model: Any) -> None:

@@ -3,8 +3,9 @@
 import math
 from typing import NamedTuple
 
-from .measurements import Sign, V, floor
+from .measurements import V, floor
 from .patient import Patient
+from .records import Sign
 
 
 class Question(NamedTuple):

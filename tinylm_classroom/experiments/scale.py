@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations, islice
+from itertools import combinations, islice, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -219,8 +219,7 @@ def losses_of_equal_text(runs: Sequence[Run], within: float = 0.1) -> list[tuple
     """The losses of all pairs of a smaller and a larger model that read about as much text."""
     return [
         (a.loss, b.loss)
-        for a in runs
-        for b in runs
+        for a, b in permutations(runs, 2)
         if a.size < b.size and abs(a.budget / a.size * b.size / b.budget - 1) < within
     ]
 

@@ -11,10 +11,11 @@ from torch import nn
 
 from tinylm_classroom import patient, show, visits
 from tinylm_classroom.clinic.causes import CAUSES
-from tinylm_classroom.clinic.measurements import ANSWERS, MEASUREMENTS, Sign, floor, number, shown, take
+from tinylm_classroom.clinic.measurements import ANSWERS, MEASUREMENTS, floor, number, shown, take
 from tinylm_classroom.clinic.parts import HEALTHY, with_parts
 from tinylm_classroom.clinic.patient import NO_EVIDENCE, Patient, patients
-from tinylm_classroom.clinic.patients import PATIENTS, CaseFile
+from tinylm_classroom.clinic.patients import PATIENTS
+from tinylm_classroom.clinic.records import CaseFile, Sign
 from tinylm_classroom.clinic.run import PatientRun
 from tinylm_classroom.clinic.tree import TREE, walk
 from tinylm_lib.config import IGNORED
