@@ -25,7 +25,7 @@ def bars(height=3, side="left"):
     figures.display(fig, alt=f"A bar of {height}.", caption=f"It is {height} high.", table={"height": [height]})
 
 
-# %%
+# %% deck="A bar"
 control(bars, height=(0, 9), side=["left", "right"])
 
 

@@ -107,7 +107,7 @@ def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path):
     text = LESSON.replace("# ## 1. A loss that falls", "# ## 1. Which loss falls, & why?")
     far = "\n".join(f"\n# %% [markdown]\n# ## {n}. More\n# " + "text " * 400 for n in range(2, 9))
     end = "\n\n# %% [markdown]\n# ## What you have now\n# - This loss falls. [[falls]]\n"
-    evidence = '\n# %% evidence="falls"\nassert losses[0] > losses[-1]\n'
+    evidence = '\n# %% evidence="falls" tried="seeds"\nassert losses[0] > losses[-1]\n'
     notebooks, work = build_lesson(tmp_path / "course", text + evidence + far + end), tmp_path / "work"
     lab.refresh(notebooks, work)
     lesson = open_lesson(work, lab.find_lesson(notebooks, "00"))

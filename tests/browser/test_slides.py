@@ -155,7 +155,7 @@ def test_long_tables_lists_and_outputs_are_divided_and_nothing_is_lost(open_made
 
 def test_a_key_gives_the_answer_and_another_what_prints_it(open_made):
     page = open_made(dict(zip(("Half?", "Two"), asked(), strict=True)))
-    verdict, printed = page.locator(".present .present .verdict"), page.locator(".present .present .line")
+    verdict, printed = page.locator(".present .present .verdict"), page.locator(".present .present .output .line")
     right = page.locator(".present .present label.right")
     expect(verdict).to_be_empty()
     page.keyboard.press("ArrowRight")

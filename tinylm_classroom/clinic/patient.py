@@ -328,9 +328,10 @@ class Patient:
     def measurements() -> Card:
         """The names of all measurements, under the question of the tree that they answer."""
         rows = []
-        for question, (first, *others) in ANSWERS.items():
-            rows += [(question, first), *(("", name) for name in others)]
-        return _table_card("What can be measured", ("question", "name"), rows, of_words=True)
+        for question, names in ANSWERS.items():
+            rows += [(name, question) for name in names]
+        head = ("name", "the question that it answers")
+        return _table_card("What can be measured", head, rows, of_words=True)
 
     @staticmethod
     def causes() -> Card:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tinylm_lib.files import write_whole
 from tinylm_lib.hub.assemble import skeleton
 from tinylm_lib.hub.gguf_header import Header, read_header
 from tinylm_lib.model import TransformerLM
@@ -215,4 +216,4 @@ def _digest(path: Path) -> str:
 def _note(path: Path, key: str, answer: Any) -> None:
     noted = json.loads(path.read_text("utf-8")) if path.exists() else {}
     noted[key] = answer
-    path.write_text(json.dumps(noted, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write_whole(path, (json.dumps(noted, indent=1, ensure_ascii=False) + "\n").encode())

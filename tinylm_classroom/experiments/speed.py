@@ -183,7 +183,7 @@ class Stacked(nn.Module):
         self.rotation = old.rotation
         maps = [old.q_proj.weight, old.k_proj.weight, old.v_proj.weight]
         self.qkv = Linear(maps[0].shape[1], sum(map(len, maps)))
-        self.qkv.weight.data = torch.cat(maps).detach()  # (3*C, C)
+        self.qkv.weight.data = torch.cat(maps).detach()
 
     def forward(self, x: Tensor, at: Any, extend: Any = None) -> Tensor:
         """x (B, T, C). Returns (B, T, C)."""

@@ -139,7 +139,7 @@ def copies(text: Any, shown: Mapping[str, Sequence[int]]) -> None:
             each[-1].append((at + len(word), " ...", 0))
     n_lines = sum(len(each) + 1.85 for each in lines.values())
     letters = {"size": TYPE, "va": "center", "family": "monospace", "parse_math": False}
-    with axes(title, "column", "line", (11.4, 0.36 * n_lines + 0.5)) as (figure, ax):
+    with axes(title, "column", "line", (11.3, 0.36 * n_lines + 0.5)) as (figure, ax):
         y = 0.0
         for name, rows in lines.items():
             ax.text(0, y, f"{name}: longest copy {most[name]} tokens", size=TYPE, color=QUIET)

@@ -8,6 +8,7 @@ import torch
 from IPython.display import display
 
 from tinylm_lib.config import TrainConfig
+from tinylm_lib.files import write_whole
 from tinylm_lib.model import TransformerLM
 
 from ..experiments.yours import (
@@ -47,7 +48,7 @@ def twice_in_a_file(text: OwnText) -> OwnText:
         return read_stories("".join(pieces) * 2)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{text.name}, twice"
-        path.write_text("".join(pieces) * 2, encoding="utf-8", newline="")
+        write_whole(path, ("".join(pieces) * 2).encode())
         return own_text(path)
 
 

@@ -14,11 +14,11 @@ from tinylm_classroom.course.lesson.rules import check_rules
 from tinylm_classroom.course.lesson.transform import to_notebook
 from tinylm_classroom.folders import NOTEBOOKS
 
-LESSON = '''# %% [markdown] slide="slide"
+LESSON = '''# %% [markdown] deck="Half"
 # # 05 Halves
 # *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in about 2 minutes, plus 4 of exercises.
 
-# %% [markdown] slide="slide" plan=80
+# %% [markdown] deck="One half" plan=80
 # ## 1. Halving
 
 # %% tags=["source-hidden"]
@@ -71,10 +71,10 @@ def course(tmp_path_factory):
 REFUSED = {
     "unknown tag": ('tags=["check"]', 'tags=["chekc"]', "22: unknown tag 'chekc' for a code cell; known tags:"),
     "tag of another kind": ('tags=["note"]', 'tags=["check"]', "11: unknown tag 'check' for a markdown cell"),
-    "unknown key": ('slide="slide" plan', 'slides="x" plan', "5: unknown 'slides' in the cell header; known"),
+    "unknown key": ('deck="One half" plan', 'slides="x" plan', "5: unknown 'slides' in the cell header; known"),
     "text in the header": ('# %% tags=["check"]', '# %% here tags=["check"]', "22: unknown 'title' in the cell header"),
     "minutes as text": ("minutes=4", 'minutes="4"', "14: minutes must be of type int, not '4'"),
-    "slide of no kind": ('[markdown] slide="slide" p', '[markdown] slide="big" p', "5: slide must be one of"),
+    "slide of no kind": ('deck="One half" p', 'slide="big" p', "5: slide must be one of"),
     "raw cell": ('[markdown] tags=["note"]', "[raw]", "11: make it a code or a markdown cell, not raw"),
     "no end": ("    # END\n", "", "14: close each `# SOLUTION` with an `# END`"),
     "end first": ("    # SOLUTION\n", "    # END\n    # SOLUTION\n", "14: close each `# SOLUTION`"),
@@ -98,7 +98,7 @@ REFUSED = {
     "title": ("# # 05 Halves", "# # 5 Halves", "1: begin with a markdown cell whose first line is `# 05 Halves`"),
     "sum of minutes": ("in about 2 m", "in about 6 m", "1: say in the title cell `*Teaches* in about 2 min"),
     "no running time": ("about 2 s", "a moment", "1: say in the title cell how long the lesson runs"),
-    "text before the cells": ("# %% [markdown] sl", "import os\n# %% [markdown] sl", "1: begin with a `# %%` header"),
+    "text before the cells": ("# %% [markdown] de", "import os\n# %% [markdown] de", "1: begin with a `# %%` header"),
     "header in a string": ('"a plain cell"', '"""\n# %% no\n"""', "1: begin with a `# %%` header"),
     "long cell": ('print("a long cell")', "x = 1\n" * 26, "31: split the cell: it has 26 lines"),
     "semicolon": ('"a plain cell")', '"a plain cell");', "9: remove the `;`"),
@@ -160,7 +160,7 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     ids = {cell.id: cell.cell_type for cell in solution}
     assert [cell.id for cell in student] == ["05-000", "05-001", "05-002", "05-004", "05-005", "05-007"]
     assert all(ids[cell.id] == cell.cell_type for cell in student)
-    assert student[1].metadata == {"slideshow": {"slide_type": "slide"}, "tinylm": {"plan": 80}}
+    assert student[1].metadata == {"tinylm": {"deck": "One half", "plan": 80}}
     assert student[2].metadata == {"tags": ["source-hidden"], "jupyter": {"source_hidden": True}}
     assert student[3].metadata["tinylm"] == {"name": "half", "minutes": 4, "difficulty": 1}
     assert solution[4].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
