@@ -188,9 +188,11 @@ def test_the_page_for_instructors_has_no_serious_finding_and_fits(open_exported,
 @pytest.mark.parametrize("name", [*LESSONS, *LISTS])
 def test_a_page_has_no_serious_finding_with_everything_open_and_reflows_at_320(open_exported, site, name):
     page = open_exported((site / name).as_uri(), viewport={"width": 390, "height": 844}, reduced_motion="reduce")
-    page.evaluate(OPEN_ALL)
+    for _ in range(2):  # a view in what covers an answer is drawn when that opens
+        page.evaluate(OPEN_ALL)
+        # details tell of their opening in a task of their own
+        page.evaluate("() => new Promise(requestAnimationFrame)")
     expect(page.locator("details:not([open])")).to_have_count(0)
-    page.evaluate("() => new Promise(requestAnimationFrame)")  # details tell of their opening in a task of their own
     assert findings(page, contrast=False) == []
     levels = page.locator("h1, h2, h3, h4, h5, h6").evaluate_all("all => all.map(node => Number(node.tagName[1]))")
     assert levels[0] == 1 and all(after <= before + 1 for before, after in pairwise(levels))

@@ -96,4 +96,4 @@ def test_every_address_under_sources_is_listed_once(exported):
         (cell,) = (cell for cell in nbformat.read(path, 4).cells if cell.source.startswith("## Sources\n"))
         cited |= set(re.findall(r"\]\((http[^)\s]+)\)", cell.source))
     html = (exported / "reading.html").read_text(encoding="utf-8")
-    assert Counter(re.findall(r'<a href="(http[^"]+)"', html)) == Counter(cited) and len(cited) > 100
+    assert Counter(re.findall(r'<a href="(http[^"]+)"', html)) == Counter(cited) and len(cited) > 90
