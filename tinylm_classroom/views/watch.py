@@ -185,7 +185,7 @@ def _draw(text: str, unit: str, bars: Sequence[tuple[str, float, float | None]])
             where = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
             ax.legend(frameon=False, ncols=2, borderpad=0, **where)
         ax.set(title=f"The next {unit}", xlabel="probability")
-        ax.set_yticks(places, map(_drawable, names), size=13, parse_math=False)
+        ax.set_yticks(places, map(_drawable, names), size=13.5, parse_math=False)
         ax.set_xlim(0)
         ax.invert_yaxis()
         ax.tick_params(length=0)
