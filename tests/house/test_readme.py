@@ -38,7 +38,7 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
         headings = [
             re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in re.findall(r"^#+ (.+)$", page, re.M)
         ]
-        assert {link for link in re.findall(r"\]\(#([^)]+)\)", page)} <= {*headings}
+        assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= {*headings}
 
 
 def test_the_patterns_find_what_they_are_for() -> None:
