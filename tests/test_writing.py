@@ -190,7 +190,7 @@ LETTERS = CharTokenizer("abcdefghijklmnopq")
 
 @pytest.mark.parametrize("name", ["modern", "tiny_transformer", "gpt"])
 def test_many_prompts_in_one_batch_are_continued_as_each_alone(name: str) -> None:
-    """What the README shows: pad_left, generate, and each row up to the end of its text."""
+    """What ENGINEERS.md shows: pad_left, generate, and each row up to the end of its text."""
     model, prompts = toy_model(name, seed=2, std=0.5), ["abc", "q", "hijklmno"]
     tokenizer = CharTokenizer(LETTERS.characters)
     for ending in ((), (2, 9), (5,)):

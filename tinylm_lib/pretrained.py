@@ -26,7 +26,7 @@ __all__ = [
     "open_model",
     "save_hf",
 ]
-# Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
+# Fields of TrainConfig that suit the training of a trained model. Source: ENGINEERS.md, measured.
 FINE_TUNING: dict[str, Any] = {"matrix_lr": 1e-3, "embedding_lr": 1e-3}
 LARGE = 10_000_000  # parameters: those of the models measured are below a million, or 135 million
 LARGE_FINE_TUNING: dict[str, Any] = {"optimizer": "adamw", "matrix_lr": 1e-4, "embedding_lr": 1e-4}

@@ -1,4 +1,4 @@
-"""The README's commands and Python, run as they are printed where they need no network."""
+"""The commands and Python of README and ENGINEERS.md, run as they are printed where they need no network."""
 
 import os
 import re
@@ -22,11 +22,23 @@ from tinylm_lib.text.hugging_face import HubTokenizer
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 HUB_ID = "Qwen/Qwen3-0.6B"
-FENCED = re.findall(r"^```(\w*)\n(.*?)^```\n", README, re.M | re.S)
+ENGINEERS = (ROOT / "ENGINEERS.md").read_text("utf-8")
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```\n", README + ENGINEERS, re.M | re.S)
 BLOCKS = [text for kind, text in FENCED if kind == "python"]
 RUNNING = [block for block in BLOCKS if "load_dataset" not in block]
 SHELL = "".join(text for kind, text in FENCED if not kind).replace("\\\n", " ")
 COMMANDS = re.findall(r"^(?:.*-m tinylm_lib|tinylm) (\w.*?)(?: {2,}#.*)?$", SHELL, re.M)
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert README.count("\n") <= 200
+    for name, page in (("README.md", README), ("ENGINEERS.md", ENGINEERS)):
+        for link in re.findall(r"\]\(([^)#:\s]+)\)", page):
+            assert (ROOT / link).exists(), f"{name} links to {link}"
+        headings = [
+            re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in re.findall(r"^#+ (.+)$", page, re.M)
+        ]
+        assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= {*headings}
 
 
 def test_the_patterns_find_what_they_are_for() -> None:
@@ -92,4 +104,4 @@ def test_the_command_for_a_page_writes_one_of_the_size_that_is_said(tmp_path, mo
     assert write_page(shlex.split(command)[1:]) == 0
     (page,) = tmp_path.iterdir()
     size = f"{page.stat().st_size / 1e6:.1f} MB"
-    assert f"{page.name} ({size})" in capsys.readouterr().out and f"{size} for the model that ships" in README
+    assert f"{page.name} ({size})" in capsys.readouterr().out and f"{size} for the model that ships" in ENGINEERS

@@ -62,7 +62,7 @@ def read_by_people() -> dict[str, str]:
     """The files whose texts somebody reads, by name."""
     files = (p for package in ("tinylm_lib", "tinylm_classroom") for p in (ROOT / package).rglob("*"))
     library = (p for p in files if p.suffix in {".py", ".js", ".html"})
-    pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "INSTRUCTORS.md"))
+    pages = (ROOT / name for name in ("README.md", "ENGINEERS.md", "CONTRIBUTING.md", "INSTRUCTORS.md"))
     paths = [p for p in library if "reveal" not in p.parts]  # which others have written
     paths += [*(ROOT / "notebooks/source").rglob("*.py"), *pages]
     return {p.relative_to(ROOT).as_posix(): p.read_text("utf-8") for p in sorted(paths)}
