@@ -374,177 +374,118 @@ def _per_batch(run: PatientRun) -> float:
     return final / first
 
 
-MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
-    "updates of training": lambda run: len(run.record.losses),
-    "updates with a reward": lambda run: len(run.rewards),
-    "texts with padding that it reads": lambda run: 2 * run.plan.padded,
-    "times it is resumed": lambda run: run.plan.resume,
-    "processes": lambda run: run.plan.processes,
-    "loss at the start": lambda run: losses(run)[0],
-    "loss at the end": lambda run: mean(losses(run)[-AT_END:]),
-    "loss on new texts": lambda run: _loss_on(run, new_texts(run)),
-    "floor of new texts": lambda run: floor(),
-    "loss on all its texts": _all_texts,
-    "largest loss minus the first": _largest_step_back,
-    "loss of certain, right predictions": lambda run: _certain(run.parts),
-    "loss of equal logits, divided by ln V": lambda run: _equal(run.parts),
-    "loss after learning one batch": _one_batch,
-    "lowest loss": lambda run: min(_finite(losses(run))),
-    "first update with NaN": _first_nan,
-    "updates with NaN": lambda run: sum(map(math.isnan, losses(run))),
-    "losses of no targets that are NaN": lambda run: _nothing_counts(run.parts),
-    "losses of NaN that look like numbers": lambda run: _hidden_nan(run.parts),
-    "gradient norm at the start": lambda run: total_norms(run)[0],
-    "largest gradient norm": lambda run: max(_finite(total_norms(run))),
-    "matrices that change": lambda run: sum(changed for *_, changed in matrices(run)),
-    "matrices without a gradient": lambda run: sum(norm == 0 for _, norm, _ in matrices(run)),
-    "matrices that never change although they have a gradient": lambda run: sum(
-        norm > 0 and not changed for _, norm, changed in matrices(run)
-    ),
-    "largest learning rate": lambda run: max(run.record.rates),
-    "largest logit": lambda run: max(_finite(run.record.logits)),
-    "size of the activations at the end": lambda run: run.record.sizes[-1],
-    "error of the watched size": lambda run: max(
-        abs(a - b) for a, b in zip(run.record.sizes, run.record.watched, strict=True)
-    ),
-    "tokens in the last batch, divided by the first": _per_batch,
-    "fewest targets that count in an update": lambda run: min(run.record.counted),
-    "targets that are their own input": lambda run: _copies(run, 0),
-    "targets that are the next input": lambda run: _copies(run, 1),
-    "new texts that are in the training texts": _leaked,
-    "keys that the first of 8 queries sees": lambda run: run.parts.mask(8, 8)[0].sum().item(),
-    "keys that the last of 8 queries sees": lambda run: run.parts.mask(8, 8)[-1].sum().item(),
-    f"keys that a token after {N_BEFORE} others sees": lambda run: (
-        run.parts.mask(1, N_BEFORE + 1).sum().item()
-    ),
-    "largest attention weight on the next token": lambda run: (
-        attention_weights(run).diagonal(1, -2, -1).max().item()
-    ),
-    "hooks on the block at the end": lambda run: run.record.hooks[-1],
-    "updates that break it": lambda run: run.plan.resume + bool(_first_nan(run)),
-    "losses that keep their graph": lambda run: sum(
-        each.requires_grad for each in run.record.losses
-    ),
-    "difference of the weights after loading": lambda run: _relative(
-        _weights(run.loaded), _weights(run.half)
-    ),
-    "difference of the optimizer's means after loading": lambda run: _relative(
-        _moments(run.loaded), _moments(run.half)
-    ),
-    "batches that differ after resuming": lambda run: _differing(
-        run, lambda record: [ids for ids, _ in record.batches]
-    ),
-    "learning rates that differ after resuming": lambda run: _differing(
-        run, lambda record: record.rates
-    ),
-    "largest difference of the loss after resuming": lambda run: max(
-        abs(again - after).item()
-        for again, after in zip(
-            run.again.losses, run.record.losses[len(run.record.losses) // 2 :], strict=True
-        )
-    ),
-    "texts that no process reads": _unread,
-    "difference between the weights of the processes": _apart,
-    f"position of a token after {N_BEFORE} others": lambda run: run.parts.positions(
-        N_BEFORE, 1
-    ).item(),
-    "modules that drop something when it writes": lambda run: sum(
-        module.training for module in run.model.modules() if isinstance(module, torch.nn.Dropout)
-    ),
-    "loss of a text that it reads at once": _at_once,
-    "loss of a text that it reads token by token": _in_steps,
-    "largest difference of logits, cache against full": _from_cache,
-    f"loss up to {LIMIT} tokens": _mean_before,
-    f"loss beyond {LIMIT} tokens": _mean_after,
-    "tokens that it reads of 200": lambda run: len(_window(run.parts)),
-    "number of the newest token that it reads of 200": lambda run: _window(run.parts)[-1].item(),
-    "error with padding on the left": lambda run: _padding(run, left=True),
-    "error with padding on the right": lambda run: _padding(run, left=False),
-    "error at the last real token, with padding on the right": _at_last_real,
-    "difference between what it reads and the last real token": _at_the_wrong_place,
-    "gain of reward in new texts": _gain,
-    "gain of reward": lambda run: mean(run.rewards[-3:]) - run.rewards[0],
-    "mean advantage": lambda run: max(map(abs, run.advantages)),
-    "log-probability of its texts for the model at the beginning": _likelihood,
+# The measurements by the question of the tree that they answer.
+ANSWERS: dict[str, dict[str, Callable[[PatientRun], float]]] = {
+    "What does it do?": {
+        "updates of training": lambda run: len(run.record.losses),
+        "updates with a reward": lambda run: len(run.rewards),
+        "texts with padding that it reads": lambda run: 2 * run.plan.padded,
+        "times it is resumed": lambda run: run.plan.resume,
+        "processes": lambda run: run.plan.processes,
+    },
+    "Does it begin at ln V?": {
+        "loss at the start": lambda run: losses(run)[0],
+        "loss of equal logits, divided by ln V": lambda run: _equal(run.parts),
+        "loss of certain, right predictions": lambda run: _certain(run.parts),
+    },
+    "Does it learn one batch?": {
+        "loss after learning one batch": _one_batch,
+        "loss at the end": lambda run: mean(losses(run)[-AT_END:]),
+        "lowest loss": lambda run: min(_finite(losses(run))),
+        "largest loss minus the first": _largest_step_back,
+        "gradient norm at the start": lambda run: total_norms(run)[0],
+        "largest gradient norm": lambda run: max(_finite(total_norms(run))),
+        "largest learning rate": lambda run: max(run.record.rates),
+        "largest logit": lambda run: max(_finite(run.record.logits)),
+    },
+    "Is new text above the floor?": {
+        "loss on new texts": lambda run: _loss_on(run, new_texts(run)),
+        "floor of new texts": lambda run: floor(),
+        "keys that the first of 8 queries sees": lambda run: run.parts.mask(8, 8)[0].sum().item(),
+        "keys that the last of 8 queries sees": lambda run: run.parts.mask(8, 8)[-1].sum().item(),
+        "largest attention weight on the next token": lambda run: (
+            attention_weights(run).diagonal(1, -2, -1).max().item()
+        ),
+        "targets that are their own input": lambda run: _copies(run, 0),
+        "targets that are the next input": lambda run: _copies(run, 1),
+        "new texts that are in the training texts": _leaked,
+    },
+    "Does all of it take part?": {
+        "matrices that change": lambda run: sum(changed for *_, changed in matrices(run)),
+        "matrices without a gradient": lambda run: sum(norm == 0 for _, norm, _ in matrices(run)),
+        "matrices that never change although they have a gradient": lambda run: sum(
+            norm > 0 and not changed for _, norm, changed in matrices(run)
+        ),
+        "fewest targets that count in an update": lambda run: min(run.record.counted),
+        "texts that no process reads": _unread,
+        "loss on all its texts": _all_texts,
+        "difference between the weights of the processes": _apart,
+    },
+    "Does it write as it reads?": {
+        "largest difference of logits, cache against full": _from_cache,
+        "loss of a text that it reads at once": _at_once,
+        "loss of a text that it reads token by token": _in_steps,
+        f"position of a token after {N_BEFORE} others": lambda run: run.parts.positions(
+            N_BEFORE, 1
+        ).item(),
+        f"keys that a token after {N_BEFORE} others sees": lambda run: (
+            run.parts.mask(1, N_BEFORE + 1).sum().item()
+        ),
+        "modules that drop something when it writes": lambda run: sum(
+            module.training
+            for module in run.model.modules()
+            if isinstance(module, torch.nn.Dropout)
+        ),
+        f"loss up to {LIMIT} tokens": _mean_before,
+        f"loss beyond {LIMIT} tokens": _mean_after,
+        "tokens that it reads of 200": lambda run: len(_window(run.parts)),
+        "number of the newest token that it reads of 200": lambda run: _window(run.parts)[
+            -1
+        ].item(),
+        "error with padding on the left": lambda run: _padding(run, left=True),
+        "error with padding on the right": lambda run: _padding(run, left=False),
+        "error at the last real token, with padding on the right": _at_last_real,
+        "difference between what it reads and the last real token": _at_the_wrong_place,
+    },
+    "Does it stay well?": {
+        "first update with NaN": _first_nan,
+        "updates with NaN": lambda run: sum(map(math.isnan, losses(run))),
+        "updates that break it": lambda run: run.plan.resume + bool(_first_nan(run)),
+        "losses of no targets that are NaN": lambda run: _nothing_counts(run.parts),
+        "losses of NaN that look like numbers": lambda run: _hidden_nan(run.parts),
+        "hooks on the block at the end": lambda run: run.record.hooks[-1],
+        "losses that keep their graph": lambda run: sum(
+            each.requires_grad for each in run.record.losses
+        ),
+        "tokens in the last batch, divided by the first": _per_batch,
+        "size of the activations at the end": lambda run: run.record.sizes[-1],
+        "error of the watched size": lambda run: max(
+            abs(a - b) for a, b in zip(run.record.sizes, run.record.watched, strict=True)
+        ),
+        "largest difference of the loss after resuming": lambda run: max(
+            abs(again - after).item()
+            for again, after in zip(
+                run.again.losses, run.record.losses[len(run.record.losses) // 2 :], strict=True
+            )
+        ),
+        "difference of the weights after loading": lambda run: _relative(
+            _weights(run.loaded), _weights(run.half)
+        ),
+        "difference of the optimizer's means after loading": lambda run: _relative(
+            _moments(run.loaded), _moments(run.half)
+        ),
+        "batches that differ after resuming": lambda run: _differing(
+            run, lambda record: [ids for ids, _ in record.batches]
+        ),
+        "learning rates that differ after resuming": lambda run: _differing(
+            run, lambda record: record.rates
+        ),
+        "gain of reward": lambda run: mean(run.rewards[-3:]) - run.rewards[0],
+        "gain of reward in new texts": _gain,
+        "mean advantage": lambda run: max(map(abs, run.advantages)),
+        "log-probability of its texts for the model at the beginning": _likelihood,
+    },
 }
-
-ANSWERS = {
-    "What does it do?": (
-        "updates of training",
-        "updates with a reward",
-        "texts with padding that it reads",
-        "times it is resumed",
-        "processes",
-    ),
-    "Does it begin at ln V?": (
-        "loss at the start",
-        "loss of equal logits, divided by ln V",
-        "loss of certain, right predictions",
-    ),
-    "Does it learn one batch?": (
-        "loss after learning one batch",
-        "loss at the end",
-        "lowest loss",
-        "largest loss minus the first",
-        "gradient norm at the start",
-        "largest gradient norm",
-        "largest learning rate",
-        "largest logit",
-    ),
-    "Is new text above the floor?": (
-        "loss on new texts",
-        "floor of new texts",
-        "keys that the first of 8 queries sees",
-        "keys that the last of 8 queries sees",
-        "largest attention weight on the next token",
-        "targets that are their own input",
-        "targets that are the next input",
-        "new texts that are in the training texts",
-    ),
-    "Does all of it take part?": (
-        "matrices that change",
-        "matrices without a gradient",
-        "matrices that never change although they have a gradient",
-        "fewest targets that count in an update",
-        "texts that no process reads",
-        "loss on all its texts",
-        "difference between the weights of the processes",
-    ),
-    "Does it write as it reads?": (
-        "largest difference of logits, cache against full",
-        "loss of a text that it reads at once",
-        "loss of a text that it reads token by token",
-        f"position of a token after {N_BEFORE} others",
-        f"keys that a token after {N_BEFORE} others sees",
-        "modules that drop something when it writes",
-        f"loss up to {LIMIT} tokens",
-        f"loss beyond {LIMIT} tokens",
-        "tokens that it reads of 200",
-        "number of the newest token that it reads of 200",
-        "error with padding on the left",
-        "error with padding on the right",
-        "error at the last real token, with padding on the right",
-        "difference between what it reads and the last real token",
-    ),
-    "Does it stay well?": (
-        "first update with NaN",
-        "updates with NaN",
-        "updates that break it",
-        "losses of no targets that are NaN",
-        "losses of NaN that look like numbers",
-        "hooks on the block at the end",
-        "losses that keep their graph",
-        "tokens in the last batch, divided by the first",
-        "size of the activations at the end",
-        "error of the watched size",
-        "largest difference of the loss after resuming",
-        "difference of the weights after loading",
-        "difference of the optimizer's means after loading",
-        "batches that differ after resuming",
-        "learning rates that differ after resuming",
-        "gain of reward",
-        "gain of reward in new texts",
-        "mean advantage",
-        "log-probability of its texts for the model at the beginning",
-    ),
-}  # the measurements under the question of the tree that they answer
+MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {}
+for _group in ANSWERS.values():
+    MEASUREMENTS |= _group

@@ -409,10 +409,14 @@ class Patient:
             return self._answer(False, NO_EVIDENCE, said, "diagnosis")
         value = shown(self.number(because))
         self.proved = True
-        place = self.tries.index(cause) + 1
-        found = "at the first try" if place == 1 else f"at try {place}"
+        found = "at the first try" if self.place == 1 else f"at try {self.place}"
         said = f"Yes: {text}. The {because}: {value}. Found {found}."
         return self._answer(True, None, said, "diagnosis")
+
+    @property
+    def place(self) -> int:
+        """Which of the causes that were named is the right one, from 1."""
+        return self.tries.index(self.case.cause) + 1
 
     def _who_else(self, name: str) -> str:
         """Who shows this measurement, too."""
@@ -523,16 +527,16 @@ def patients() -> Card:
 def visits(seen: Iterable[Patient]) -> Card:
     """What was found so far, and after how many causes."""
     rows = []
+    found = []
     for who in seen:
         n_tries = len(who.tries)
         if who.proved:
-            place = who.tries.index(who.case.cause) + 1
-            rows.append((who.title, "found at the first try" if place == 1 else f"at try {place}"))
+            found.append(who.place)
+            result = "found at the first try" if who.place == 1 else f"at try {who.place}"
         else:
-            rows.append((who.title, f"open, {n_tries} tried" if n_tries else "waiting"))
-    found = [result for _, result in rows if not result.startswith(("open", "waiting"))]
-    first = sum("first" in result for result in found)
-    title = f"Your clinic: {len(found)} of {len(rows)} found, {first} at the first try"
+            result = f"open, {n_tries} tried" if n_tries else "waiting"
+        rows.append((who.title, result))
+    title = f"Your clinic: {len(found)} of {len(rows)} found, {found.count(1)} at the first try"
     return _table_card(title, ("patient", "diagnosis"), rows, of_words=True)
 
 
