@@ -24,7 +24,7 @@ from .cells import Page, Prose, coded, led_to_anchors, output_html, views_script
 from .front import model_script
 from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
 from .lesson.read import PLANS
-from .lesson.slides import is_prediction, is_rich, title_of
+from .lesson.slides import is_rich, title_of
 from .listing import folded, lines_of, pre, stub_of, without_words
 
 SHOWN = ("list", "block_quote", "table")
@@ -140,14 +140,11 @@ class Deck:
                 self._read(cell.source, opens=False)
 
     def _begin(self, kind: str | None, look: str = "") -> None:
-        """Begins a slide: below the one before if it is a step of it, or what helps with an
-        exercise.
-        """
-        helps = look in HELP
+        """Begins a slide, or one below it: a step of it, or what helps with an exercise."""
         slide = Slide(self._section, look, self._plan)
-        slide.title = ("" if helps else coded(self._deck)) + self._anchors
+        slide.title = ("" if look in HELP else coded(self._deck)) + self._anchors
         self._anchors = ""
-        if helps or (kind == "subslide" and look != "exercise"):
+        if kind == "subslide":
             self.columns[-1].append(slide)
         else:
             self.columns.append([slide])
@@ -310,8 +307,8 @@ class Deck:
 def _code(cell: NotebookNode) -> str:
     """The code that a slide shows: its essential lines, or all; none where something is drawn."""
     hidden = cell.metadata.get("jupyter", {}).get("source_hidden")
-    drawn = any(map(is_rich, cell.outputs))
-    if hidden or drawn or is_prediction(cell) or not cell.source.strip():
+    drawn = any(map(is_rich, cell.outputs))  # a picture, or a prediction
+    if hidden or drawn or not cell.source.strip():
         return ""
     lines = lines_of(cell.source)
     marked = cell.metadata["tinylm"].get("essential")
