@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from entries import entry
+
 from tinylm_classroom.experiments import instructions, judging
 from tinylm_lib import TransformerLM
 from tinylm_lib.pretrained import load_pretrained
@@ -162,20 +164,12 @@ def main() -> None:
     text = HEAD
     for name in PARTS:
         for facts in found.get(name, ()):
-            text += _entry(name, facts)
+            text += entry(name, facts, _number)
     flags.to.write_text(text, encoding="utf-8")
 
 
-def _entry(name: str, facts: dict[str, Any]) -> str:
-    """An entry of the file."""
-    lines = [f"{key} = {_value(value)}" for key, value in facts.items()]
-    return f"\n[[{name}]]\n" + "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:.5g}" if isinstance(value, float) and value % 1 else json.dumps(value)
+def _number(value: float) -> str:
+    return f"{value:.5g}" if value % 1 else json.dumps(value)
 
 
 if __name__ == "__main__":

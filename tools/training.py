@@ -5,11 +5,11 @@ tinylm_classroom/experiments/training.toml.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
+from entries import entry
 
 from tinylm_classroom.experiments import training
 from tinylm_lib import storyworld
@@ -71,15 +71,7 @@ def skill_run(tokenizer: Any, ids: torch.Tensor, seed: int) -> dict[str, Any]:
 
 
 def _entry(name: str, facts: dict[str, Any]) -> str:
-    """An entry of the file."""
-    lines = [f"{key} = {_value(value)}" for key, value in facts.items()]
-    return f"\n[[{name}]]\n" + "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:.4f}" if isinstance(value, float) else json.dumps(value)
+    return entry(name, facts, "{:.4f}".format)
 
 
 if __name__ == "__main__":

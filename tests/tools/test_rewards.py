@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import rewards
+from entries import value
 
 from tinylm_classroom.experiments import judging
 
@@ -45,4 +46,4 @@ def test_one_part_is_made_and_the_others_stay(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_number_is_written_with_five_digits() -> None:
-    assert rewards._value([0.123456, 2.0, 3, True]) == "[0.12346, 2.0, 3, true]"
+    assert value([0.123456, 2.0, 3, True], rewards._number) == "[0.12346, 2.0, 3, true]"
