@@ -14,12 +14,14 @@ STEP = 16.5
 Point = tuple[float, float]
 
 
-def emblem(topic: str) -> str:
-    """The emblem of the lesson of this topic, such as `attention`, as SVG; empty if it has none."""
-    draw = EMBLEMS.get(topic)
-    if draw is None:
-        return ""
-    return f'<svg class="emblem" viewBox="0 0 {SIZE} {SIZE}" aria-hidden="true">{"".join(draw())}</svg>'
+def emblem(file: str) -> str:
+    """The emblem of the lesson in this file, such as `05_attention.html`, as SVG; empty if it has
+    none.
+    """
+    draw = EMBLEMS.get(file[3:].partition(".")[0])
+    shapes = "".join(draw()) if draw else ""
+    head = f'<svg class="emblem" viewBox="0 0 {SIZE} {SIZE}" aria-hidden="true">'
+    return f"{head}{shapes}</svg>" if shapes else ""
 
 
 def _start() -> Iterable[str]:
