@@ -26,10 +26,10 @@ def emblem(file: str) -> str:
 
 def _start() -> Iterable[str]:
     """Lines of a text, and the gap of its next word."""
-    for x, y, width in ((8, 17, 26), (42, 17, 46), (8, 38, 46), (62, 38, 26), (8, 59, 20)):
+    for x, y, width in ((8, 21, 26), (42, 21, 46), (8, 43, 46), (62, 43, 26), (8, 65, 20)):
         yield _box(x, y, width, 10, "fill faint", 5)
-    yield _box(36, 54, 38, 20, "orange dashed")
-    yield _dot((55, 64), 4, "orange fill")
+    yield _box(36, 60, 38, 20, "orange dashed")
+    yield _dot((55, 70), 4, "orange fill")
 
 
 def _tokens() -> Iterable[str]:

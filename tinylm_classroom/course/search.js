@@ -22,8 +22,11 @@ function asked(query) {
 }
 const count = (text, word) => text.split(word).length - 1;
 
-/** The terms of a section that have all the words: [term, its anchor in the glossary, where its definition begins in the text]. */
-const named = (terms, words) => terms.filter(([term]) => words.every((same) => same.some((word) => term.toLowerCase().includes(word))));
+/** The terms of a section that have all the words, the shortest first: [term, its anchor in the glossary, where its definition names it]. */
+function named(terms, words) {
+  const found = terms.filter(([term]) => words.every((same) => same.some((word) => term.toLowerCase().includes(word))));
+  return found.sort((a, b) => a[0].length - b[0].length);
+}
 
 function matching(words) {
   const scored = sections.map((section) => {
@@ -36,10 +39,10 @@ function matching(words) {
   return scored.filter(({ score }) => score).sort((a, b) => b.score - a.score);
 }
 
-/** The text from a definition on, or around the first word, as nodes, with every word marked. */
+/** The text around a definition, or around the first word, as nodes, with every word marked. */
 function snippet(text, words, defined) {
-  const lower = text.toLowerCase(), first = Math.max(0, Math.min(...words.map((word) => lower.indexOf(word)).filter((at) => at >= 0), lower.length));
-  const start = defined ?? (first < AROUND || first === lower.length ? 0 : text.indexOf(" ", first - AROUND) + 1);
+  const lower = text.toLowerCase(), first = defined ?? Math.max(0, Math.min(...words.map((word) => lower.indexOf(word)).filter((at) => at >= 0), lower.length));
+  const start = first < AROUND || first === lower.length ? 0 : text.indexOf(" ", first - AROUND) + 1;
   const piece = text.slice(start, start + 3 * AROUND), end = piece.length < 3 * AROUND ? piece.length : piece.lastIndexOf(" ");
   const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   const parts = piece.slice(0, end).split(new RegExp(`(${escaped.join("|")})`, "gi"));

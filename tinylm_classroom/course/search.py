@@ -27,7 +27,7 @@ def sections_of(page: Page, headings: Sequence[Heading], texts: Sequence[str]) -
 
 def with_terms(sections: Iterable[Sequence], terms: Iterable[Mention]) -> list[Sequence]:
     """The sections, each with the terms of the glossary that it defines: the term, its anchor
-    there, and where its definition begins in the text.
+    there, and where its definition names it in the text.
 
     A term that is defined elsewhere becomes a section of its own.
     """
@@ -37,7 +37,8 @@ def with_terms(sections: Iterable[Sequence], terms: Iterable[Mention]) -> list[S
         said = words_of(term.text)
         section = places.get((term.page.file, term.anchor))
         if section and said in section[5]:
-            section[6].append([term.term, term_anchor(term), section[5].index(said)])
+            place = section[5].index(said) + max(0, said.lower().find(term.term))
+            section[6].append([term.term, term_anchor(term), place])
         else:
             known.append([GLOSSARY, "Glossary", "", term_anchor(term), term.term, said, []])
     return known
