@@ -67,7 +67,7 @@ document.addEventListener("visibilitychange", rested);
 addEventListener("pageshow", () => { show(); rested(); });
 addEventListener("storage", show);
 for (const line of document.querySelectorAll(".progress")) line.querySelector("button").addEventListener("click", () => { keep(null); show(); document.querySelector(".home").focus(); });
-document.documentElement.classList.add("keeps");
+try { localStorage.getItem(KEPT); document.documentElement.classList.add("keeps"); } catch { /* then there is no progress to show */ }
 const open = document.querySelector(".lessons > :is(.here, .open), .others > .here"), side = document.querySelector(".contents");
 if (open) {
   const [here, around] = [open.getBoundingClientRect(), side.getBoundingClientRect()];
