@@ -42,7 +42,7 @@ from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content
 from .grading.sections import find_sections
 from .lesson.cover import is_covered
-from .lesson.links import SETUP, without_links
+from .lesson.links import SETUP, on_colab, without_links
 from .lesson.slides import is_prediction
 from .mistakes import MISTAKES, mistakes_content
 from .reading import READING, reading_content
@@ -207,10 +207,11 @@ def run_line(page: Page, links: Sequence[str] = (), further: bool = False) -> st
 
     further: whether it is one of those that go further than a lesson.
     """
-    number = f' ARGS="{page.number}"'
-    file = f"more/{Path(page.file).with_suffix('.ipynb')}"
-    run = f"<code>make lab{'' if further else number}</code>"
-    ways = [f"{run}, then open <code>{file}</code>" if further else run, *links]
+    name = f"{'more/' if further else ''}{Path(page.file).stem}"
+    run = f'<code>make lab ARGS="{page.number}"</code>'
+    if further:
+        run = f"<code>make lab</code>, then open <code>{name}.ipynb</code>"
+    ways = [run, f'<a href="{on_colab(name)}">in Colab</a>', *links]
     return f'<p class="run">To run and change it: {" · ".join(ways)}</p>'
 
 

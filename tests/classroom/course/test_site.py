@@ -9,6 +9,7 @@ import pytest
 from nbformat import NotebookNode, v4
 
 from tinylm_classroom.course import lab, site
+from tinylm_classroom.course.lesson.links import on_colab
 from tinylm_classroom.views.predict import predict
 
 TITLE = "# 05 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
@@ -252,12 +253,14 @@ def test_how_to_run_a_lesson_is_said_once_below_what_it_needs(course, tmp_path):
     nbformat.write(notebook(title=TITLE.replace("05", "04")), course / "more" / "04_quarters.ipynb")
     pages = {path.name: path.read_text(encoding="utf-8") for path in site.export(course, tmp_path / "site")}
     run = '<p class="run">To run and change it: <code>make lab'
+    names = ("03_halves", "04_halves", "more/04_quarters")
+    colab = {name: f' · <a href="{on_colab(name)}">in Colab</a>' for name in names}
     said = {name: re.findall(rf"<em>Needs</em> nothing.</p>\n*{run}(.*?)</p>", text) for name, text in pages.items()}
-    assert said["03_halves.html"] == [' ARGS="03"</code>']
-    assert said["04_halves.html"] == [
-        ' ARGS="04"</code> · More: <a href="04_quarters.html">Halves & more</a>'.replace("&", "&amp;")
-    ]
-    assert said["04_quarters.html"] == ["</code>, then open <code>more/04_quarters.ipynb</code>"]
+    assert said["03_halves.html"] == [' ARGS="03"</code>' + colab["03_halves"]]
+    more = ' · More: <a href="04_quarters.html">Halves &amp; more</a>'
+    assert said["04_halves.html"] == [' ARGS="04"</code>' + colab["04_halves"] + more]
+    further = "</code>, then open <code>more/04_quarters.ipynb</code>"
+    assert said["04_quarters.html"] == [further + colab["more/04_quarters"]]
     assert all(text.count("make lab") <= 1 for name, text in pages.items() if said[name])
 
 
