@@ -1,20 +1,21 @@
 // The glossary shows the terms that have what is typed; where no term has it, those whose definition does.
 
 const filter = document.querySelector(".filter"), typed = filter.querySelector("input"), told = filter.querySelector("[role=status]");
-/** Each term with all that belongs to it, up to the next. */
+/** Each term with its letter and all that belongs to it, up to the next. */
+let letter;
 const terms = [...document.querySelectorAll("main > h3")].map((heading) => {
   const parts = [heading];
+  if (heading.previousElementSibling.matches("h2")) letter = heading.previousElementSibling;
   for (let next = heading.nextElementSibling; next && !next.matches("h2, h3"); next = next.nextElementSibling) parts.push(next);
-  return { name: heading.textContent.toLowerCase(), said: parts.map((part) => part.textContent).join(" ").toLowerCase(), parts };
+  return { name: heading.textContent.toLowerCase(), said: parts.map((part) => part.textContent).join(" ").toLowerCase(), letter, parts };
 });
-const letters = [...document.querySelectorAll("main > h2")];
 
 function choose() {
   const words = typed.value.toLowerCase().match(/\S+/g) ?? [];
   const having = (what) => terms.filter((term) => words.every((word) => term[what].includes(word)));
   const named = having("name"), found = named.length ? named : having("said"), shown = new Set(found.flatMap((term) => term.parts));
   for (const part of terms.flatMap((term) => term.parts)) part.hidden = !shown.has(part);
-  for (const letter of letters) letter.hidden = words.length > 0; // a few terms need no letters above them
+  for (const { letter } of terms) letter.hidden = !found.some((term) => term.letter === letter);
   const where = named.length ? "" : " in their definitions";
   told.textContent = !words.length ? `${terms.length} terms` : found.length ? `${found.length} of ${terms.length} terms${where}` : "No term has this.";
 }

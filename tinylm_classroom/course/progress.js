@@ -54,7 +54,7 @@ function endOf(heading) {
 function note() {
   if (!item || document.hidden) return;
   const counted = parts.filter((part) => nameOf(part) !== "Sources"), found = kept();
-  const isAtItsEnd = ({ heading }) => { const y = endOf(heading); return 0 < y && y <= innerHeight; };
+  const isAtItsEnd = ({ heading }) => { const y = endOf(heading); return 0 < y && y < innerHeight + 1; };
   const seen = counted.filter((part) => sectionsOf(found, file).includes(nameOf(part)) || isAtItsEnd(part)).map(nameOf);
   keep({ last: file, seen: { ...found.seen, [file]: seen } });
   show();
