@@ -49,8 +49,8 @@ def test_a_word_is_found_in_its_section(open_exported, site):
     expect(page.locator(".front")).to_be_hidden()
     first = page.locator(".found li").first
     assert {mark.lower() for mark in first.locator("mark").all_inner_texts()} <= {"causal", "mask"}
-    heading = first.locator("a").inner_text()
-    anchor = first.locator("a").get_attribute("href")
+    heading = first.locator("> a").inner_text()
+    anchor = first.locator("> a").get_attribute("href")
     page.screenshot(path=SCREENSHOTS / "site-search.png")
     page.keyboard.press("Escape")
     expect(page.locator(".front")).to_be_visible()

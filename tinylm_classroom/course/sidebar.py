@@ -63,7 +63,9 @@ def _item(entry: Entry, file: str, parts: str) -> str:
     if is_here or is_open:
         further = "".join(_item(one, file, parts) for one in entry.further)
         below += f'<ol class="further">{further}</ol>' if further else ""
-    kind = "here" if is_here else "open" if is_open else ""
+    kind = "open" if is_open else ""
+    if is_here:
+        kind = "here"
     return f'<li class="{kind}" {seen_of(entry.file, entry.sections)}>{name}{below}</li>'
 
 

@@ -118,9 +118,7 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         for page in pages
     }
     handbook = notebooks.parent / "INSTRUCTORS.md"
-    others = {file: title for file, (title, _) in LISTS.items()}
-    others |= {REFERENCE: "Reference"} if (folder / REFERENCE).exists() else {}
-    others |= {GUIDE: "Teaching"} if handbook.exists() else {}
+    others = _other_pages(folder, handbook)
     way = Way(
         [_entry(page, rendered[page], further[page]) for page in pages],
         [Entry(file, title) for file, title in others.items()],
@@ -148,15 +146,11 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     }
     for file, content in lists.items():
         written.append(write_page(folder / file, list_page(file, content, way)))
-    cards = [
-        map_entry(
-            lessons[path],
-            page,
-            slide_links(folder, page) + more_links(further[page]),
-            len(counted(rendered[page].headings)),
-        )
-        for page, path in pages.items()
-    ]
+    cards = []
+    for page, path in pages.items():
+        links = slide_links(folder, page) + more_links(further[page])
+        count = len(counted(rendered[page].headings))
+        cards.append(map_entry(lessons[path], page, links, count))
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
     if GUIDE in others:
         guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages], way)
@@ -169,6 +163,13 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     if url:
         _name_preview([path for path in written if path.suffix == ".html"], url.rstrip("/"))
     return written
+
+
+def _other_pages(folder: Path, handbook: Path) -> dict[str, str]:
+    """The files that are there and are not lessons, and what they are called."""
+    others = {file: title for file, (title, _) in LISTS.items()}
+    others |= {REFERENCE: "Reference"} if (folder / REFERENCE).exists() else {}
+    return others | ({GUIDE: "Teaching"} if handbook.exists() else {})
 
 
 def _name_preview(pages: Sequence[Path], url: str) -> None:
