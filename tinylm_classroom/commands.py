@@ -62,7 +62,7 @@ def run_program(arguments: Namespace) -> None:
     module, _, fix = PROGRAMS[name]
     if fix == CHECKOUT and not NOTEBOOKS.is_dir():
         raise FileNotFoundError(
-            f"tinylm {name} needs the lessons, which are not installed with the library; get a "
+            f"{name} needs the lessons, which are not installed with the library; get a "
             f"checkout of the repository, and in it {CHECKOUT}"
         )
     try:

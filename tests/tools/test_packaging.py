@@ -154,4 +154,4 @@ def test_without_lessons_the_help_names_none_of_their_programs_which_say_where_l
     assert listed() == own
     for name in ("lab", "grade", "site", "slides"):
         assert command_line.main([name]) == 2
-        assert f"tinylm {name} needs the lessons" in (said := capsys.readouterr().err) and "checkout" in said
+        assert f"tinylm: {name} needs the lessons" in (said := capsys.readouterr().err) and "checkout" in said
