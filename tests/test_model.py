@@ -607,6 +607,22 @@ def test_two_graphs_of_a_decoding_step_serve_20_lengths(name: str) -> None:
 
 
 @pytest.mark.usefixtures("fresh_compiler")
+def test_one_graph_of_a_draw_serves_all_batch_sizes_and_draws_what_eager_draws() -> None:
+    def draw(logits: Tensor) -> Tensor:
+        return sample(next_token_probs(logits, 0.8, top_k=5, top_p=0.9))
+
+    counter = CompileCounter()
+    compiled = torch.compile(draw, fullgraph=True, dynamic=True, backend=counter)
+    for batch_size in range(2, 22):
+        logits, drawn = torch.arange(17.0).sin().repeat(batch_size, 1), []
+        for run in (compiled, draw):
+            torch.manual_seed(0)
+            drawn.append(run(logits))
+        assert torch.equal(*drawn)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.usefixtures("fresh_compiler")
 def test_compiling_in_place_keeps_the_names_of_weights() -> None:
     model, ids = scrambled(tiny("llama")), some_ids(2, 9)
     keys, logits = list(model.state_dict()), model(ids)

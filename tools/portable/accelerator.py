@@ -34,7 +34,10 @@ NOBODY = (str(Path(torch.__file__).parent), __file__)  # the lines of these file
 WAITING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
 # How tensors begin on a device; PyTorch makes all other ways of these.
-FACTORIES = ("empty.memory_format", "empty_strided", "arange", "arange.start", "arange.start_step")
+FACTORIES = (
+    *("empty.memory_format", "empty_strided", "eye", "eye.m"),
+    *("arange", "arange.start", "arange.start_step"),
+)
 
 
 class Read(NamedTuple):
@@ -142,6 +145,8 @@ class Simulated(Tensor):
         args, options = tree_map_only(cls, lambda x: x.held, (args, options))
         with torch.inference_mode(False):  # in which a view cannot be a tensor of another class
             result = func(*args, **options)
+            if any(x.held.shape != x.shape for x in ours.values()):
+                raise NotImplementedError(f"{func} changes a shape in place: {NAME} cannot do that")
             if leaves_device:
                 return result
             return tree_map_only(Tensor, lambda x: ours[id(x)] if id(x) in ours else cls(x), result)
