@@ -65,7 +65,7 @@ def test_train_notes_the_machine_and_resume_compares_it(
     (tmp_path / "text.txt").write_text("the cat sat on the mat . " * 40, encoding="utf-8")
     small = "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 0 --prompt the"
     files = ["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run")]
-    assert main(["train", *files, *small.split(), "--total-steps", "2"]) == 0
+    assert main(["train", *files, *small.split(), "--total-steps", "2", "--device", "cpu"]) == 0
     assert load(latest(tmp_path / "run")).extra["machine"] == machine(CPU, "auto")
     assert f"on cpu, precision auto = {'bf16' if instructions == 'on' else 'fp32'}." in capsys.readouterr().out
     resume = ["train", "--resume", *files[2:]]

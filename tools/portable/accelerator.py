@@ -6,8 +6,9 @@ it, and `memory` counts bytes. The results are the CPU's up to rounding: PyTorch
 fast devices have whole, such as attention, of simple operations.
 
 Not simulated: a global generator of its own (torch's serves both devices), autocast, several
-devices, waiting inside a kernel, and what only CUDA has, such as pinned memory, streams, TF32 and
-fused kernels.
+devices, waiting inside a kernel, shapes that change in place, and what only CUDA has, such as
+pinned memory, streams, TF32 and fused kernels. A parameter that `model.cpu` brings back is another
+object.
 
 The environment variable TINYLM_ACCELERATOR switches it on. With this folder on PYTHONPATH, torch
 itself calls `start` in every process that imports it, child processes included (its entry points
@@ -120,6 +121,15 @@ class Simulated(Tensor):
     def __repr__(self) -> str:
         return f"{self.held!r} on {DEVICE}"
 
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        """A class with this method is swapped into the place of a parameter by `model.to`."""
+        return ["held"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, Tensor], _: Any, size: Any, stride: Any) -> Tensor:
+        """Undo `__tensor_flatten__`."""
+        return Simulated(inner["held"])
+
     def tolist(self) -> Any:
         """As for every tensor; PyTorch refuses other classes than its own."""
         return self.cpu().tolist()
@@ -210,8 +220,6 @@ def start() -> None:
         get_amp_supported_dtype=list,  # none: `torch.autocast` is there, and refuses
     )
     _setup_privateuseone_for_python_backend(NAME, backend_module=module)
-    # `model.to` puts a tensor of another class into the place of a parameter
-    torch.__future__.set_swap_module_params_on_conversion(True)
     torch.Generator = Generator
     library = torch.library.Library("aten", "IMPL")
     for name in FACTORIES:
