@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from tinylm_classroom.course import doctor
 from tinylm_classroom.course.doctor import LIBRARY, MORE, PACKAGES, Observation, checkup, report
@@ -78,7 +79,7 @@ def test_a_device_that_computes_something_else_is_a_finding(monkeypatch: pytest.
     def off_by_a_percent(model: TransformerLM, device: torch.device) -> TransformerLM:
         for p in model.parameters():
             p.data.mul_(1.01)
-        return model
+        return nn.Module.to(model, device)
 
     assert doctor.device_agrees().fix == ""
     monkeypatch.setattr(TransformerLM, "to", off_by_a_percent)
