@@ -32,7 +32,7 @@ from tinylm_lib.files import write_whole
 
 from ..folders import NOTEBOOKS, WORK, more, usable_work
 from .answers import homes, what_becomes_of
-from .lesson.links import without_links
+from .lesson.links import SETUP, without_links
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -364,7 +364,9 @@ def _version(notebook: dict[str, Any]) -> str:
     change it.
     """
     texts = [
-        (cell["cell_type"], without_links("".join(cell["source"]))) for cell in notebook["cells"]
+        (cell["cell_type"], without_links("".join(cell["source"])))
+        for cell in notebook["cells"]
+        if cell.get("id") != SETUP
     ]
     return hashlib.sha256(
         json.dumps([text for text in texts if text[1].strip()]).encode()
@@ -373,7 +375,11 @@ def _version(notebook: dict[str, Any]) -> str:
 
 def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
     blank = {"outputs": [], "execution_count": None}
-    cells = [cell | blank if cell["cell_type"] == "code" else cell for cell in built["cells"]]
+    cells = [
+        cell | blank if cell["cell_type"] == "code" else cell
+        for cell in built["cells"]
+        if cell.get("id") != SETUP  # only elsewhere
+    ]
     for cell in cells:  # an output that is not there covers nothing
         seen = {**cell.get("metadata", {}).get("jupyter", {})}
         if seen.pop("outputs_hidden", None):
