@@ -102,6 +102,11 @@ PARTS = {
         1,
         [[sys.executable, "tools/real.py", "--check"]],
     ),
+    "colab": Part(
+        "lesson 00 as on Colab, in an environment that is made once",
+        1,
+        [[sys.executable, "tools/colab", "00"]],
+    ),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
 # What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its
@@ -115,6 +120,7 @@ ALL = {
         [[*NBVAL, *TWO, "notebooks", "notebooks/solutions", *MORE]],
     ),
     "real": PARTS["real"],
+    "colab": PARTS["colab"],
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
 NO_INPUT = {

@@ -5,14 +5,18 @@ adds to it.
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from jupyter_client.kernelspec import KernelSpecManager
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tinylm_classroom.folders import PACKAGES
 
 if sys.version_info < (3, 11):
     import tomli as tomllib
@@ -30,6 +34,8 @@ PINS = HERE / "requirements.txt"
 STAND_INS = HERE / "stand_ins"
 LIBRARY = "tinylm-lib"
 EXTRA = "colab"
+NOT_OURS = shutil.ignore_patterns("__pycache__")
+PROJECT_FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 # a kernel of Colab's knows its package before the first cell runs
 KERNEL = (
@@ -63,20 +69,28 @@ def prepare() -> None:
 
 
 def build_wheel() -> Path:
-    """The wheel of this checkout."""
+    """The wheel of this checkout, built from a copy: what an earlier build left would be in it."""
     wheels = FOLDER / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     for old in wheels.iterdir():
         old.unlink()
     command = [sys.executable, "-c", BUILD, str(wheels)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with TemporaryDirectory() as copy:
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, Path(copy, package), ignore=NOT_OURS)
+        for name in PROJECT_FILES:
+            shutil.copy(ROOT / name, copy)
+        subprocess.run(command, cwd=copy, check=True, **quiet)
     (wheel,) = wheels.glob("*.whl")
     return wheel
 
 
 def remove_library() -> None:
     """As on a new machine of Colab's, the library is not there."""
-    subprocess.run([*PIP, "uninstall", "--quiet", "--yes", LIBRARY], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [*PIP, "uninstall", "--quiet", "--yes", LIBRARY], check=True, stderr=subprocess.DEVNULL
+    )
 
 
 def changed() -> list[str]:
@@ -84,7 +98,9 @@ def changed() -> list[str]:
     listed = subprocess.run(
         [*PIP, "list", "--format=json"], check=True, stdout=subprocess.PIPE, text=True
     )
-    versions = {canonicalize_name(each["name"]): each["version"] for each in json.loads(listed.stdout)}
+    versions = {
+        canonicalize_name(each["name"]): each["version"] for each in json.loads(listed.stdout)
+    }
     lines = [line for line in PINS.read_text("utf-8").splitlines() if "==" in line]
     pins = [Requirement(line) for line in lines]
     return [

@@ -11,19 +11,21 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from jupyter_client import BlockingKernelClient
-from playwright.sync_api import FrameLocator, Page, Route
-
-from colab.environment import FOLDER, HERE
+from colab.environment import FOLDER, HERE, ROOT
 from colab.lessons import VIEW, WIDGET, Run
+from jupyter_client import BlockingKernelClient
+from playwright.sync_api import FrameLocator, Page, Route, sync_playwright
+
+from tinylm_classroom.course.handout import find_chromium
 
 HOST = "https://notebook.test/"
 CDN = "https://cdn.jsdelivr.net/npm/"
 PACKAGES = FOLDER / "npm"
 NPM = ["@jupyter-widgets/html-manager@1.0.15", "requirejs@2.3.7"]
 PATIENCE = 60  # seconds until what a click asks for is seen
+FLAGS = ["--no-sandbox", "--disable-gpu"]
+SCREENSHOTS = ROOT / "work" / "screenshots"
 CARD = ".tinylm-view"
-MODEL_OF_A_CONTROL = "VBoxModel"
 
 
 def own_text(frame: FrameLocator) -> None:
@@ -57,7 +59,8 @@ def slide(frame: FrameLocator) -> None:
     frame.locator(".noUi-handle, .ui-slider-handle").first.press("ArrowRight")
 
 
-# What changes a view of each kind, and whether its kernel must answer.
+# What changes a view of each kind, and whether its kernel must answer. Before it is drawn, `watch`
+# has got the whole model from there.
 ACTIONS: dict[str, tuple[Callable[[FrameLocator], None], bool]] = {
     "attention": (own_text, True),
     "control": (slide, True),
@@ -66,7 +69,7 @@ ACTIONS: dict[str, tuple[Callable[[FrameLocator], None], bool]] = {
     "residual": (own_text, True),
     "sampling": (press("Write one token"), True),
     "token": (own_text, True),
-    "watch": (press("One word"), True),
+    "watch": (press("One word"), False),
     "what_if": (own_text, True),
 }
 
@@ -95,7 +98,6 @@ def packaged(address: str) -> Path:
     if name.startswith("@"):
         second, _, inside = inside.partition("/")
         name = f"{name}/{second}"
-    folder = PACKAGES / "node_modules" / name[:1] / ".."
     folder = PACKAGES / "node_modules" / (name[0] + name[1:].partition("@")[0])
     path = folder / inside
     return path if path.suffix else path.with_suffix(".js")
@@ -112,13 +114,13 @@ class Opened:
         self.heard = 0
         self.outputs = [*shown(run)]
         self.kernel = BlockingKernelClient()
-        self.kernel.load_connection_info(run.client.km.get_connection_info(session=True))
+        self.kernel.load_connection_info(run.client.km.get_connection_info())
         self.kernel.start_channels()
         self.kernel.wait_for_ready(timeout=PATIENCE)
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.route("**/*", self._serve)
         page.expose_function("outputs", lambda: self.outputs)
-        page.expose_function("stateOf", run.client.widget_state.get)
+        page.expose_function("stateOf", lambda model: run.client.widget_state[model])
         page.expose_function("toKernel", self._to_kernel)
         page.goto(HOST)
 
@@ -191,3 +193,32 @@ def shown(run: Run) -> list[dict[str, str]]:
                 model = data[WIDGET]["model_id"]
                 found.append({"title": module, "module": module, "model": model})
     return found
+
+
+def faults_in_frames(run: Run, name: str) -> list[str]:
+    """Open a lesson that has run, and click in each of its views. Returns what went wrong.
+
+    A picture is left at work/screenshots/colab-NAME.png.
+    """
+    fetch_packages()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        opened = Opened(page, run)
+        faults = []
+        for at, output in enumerate(opened.outputs):
+            fault = opened.act(at)
+            if fault:
+                faults.append(f"frame {at}: {output['module']} {fault}")
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        height = page.evaluate("document.documentElement.scrollHeight")
+        page.set_viewport_size(
+            {"width": 1280, "height": height}
+        )  # a frame out of sight is not drawn
+        page.wait_for_timeout(1000)
+        page.screenshot(path=SCREENSHOTS / f"colab-{name}.png")
+        opened.kernel.stop_channels()
+        browser.close()
+    messages = f"{opened.sent} messages to the kernel, {opened.heard} from it"
+    print(f"    {len(opened.outputs)} frames, {messages}")
+    return faults + opened.faults

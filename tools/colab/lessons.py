@@ -11,12 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
+from colab.environment import EXTRA, kernel_specs, remove_library, variables
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
-
-from colab.environment import EXTRA, kernel_specs, remove_library, variables
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 VIEW = "application/vnd.tinylm.view+json"
@@ -32,6 +31,11 @@ class Run:
     seconds: float = 0.0
     error: str = ""
     folder: list[str] = field(default_factory=list)
+
+    def complaints(self) -> list[str]:
+        """What its cells wrote to the error stream."""
+        outputs = [output for cell in self.notebook.cells for output in cell.get("outputs", ())]
+        return [output["text"] for output in outputs if output.get("name") == "stderr"]
 
     def views(self) -> list[tuple[dict, dict]]:
         """The data and metadata of each output with a widget."""
