@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,7 +36,7 @@ STAND_INS = HERE / "stand_ins"
 LIBRARY = "tinylm-lib"
 EXTRA = "colab"
 NOT_OURS = shutil.ignore_patterns("__pycache__")
-PROJECT_FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+PROJECT_FILES = ("pyproject.toml", "MANIFEST.in", "LICENSE", "*.md")
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 # a kernel of Colab's knows its package before the first cell runs
 KERNEL = (
@@ -64,7 +65,11 @@ def prepare() -> None:
         return
     print("Installing an environment as Colab's, which takes minutes ...", flush=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-    subprocess.run([*PIP, "install", "--quiet", "-r", str(PINS), *asked], check=True)
+    cached = {
+        **os.environ,
+        "PIP_CACHE_DIR": str(ROOT / "work" / "cache" / "pip"),
+    }  # as set-up has it
+    subprocess.run([*PIP, "install", "--quiet", "-r", str(PINS), *asked], check=True, env=cached)
     STAMP.write_text(fingerprint, "utf-8")
 
 
@@ -79,8 +84,8 @@ def build_wheel() -> Path:
     with TemporaryDirectory() as copy:
         for package in PACKAGES:
             shutil.copytree(ROOT / package, Path(copy, package), ignore=NOT_OURS)
-        for name in PROJECT_FILES:
-            shutil.copy(ROOT / name, copy)
+        for path in chain.from_iterable(map(ROOT.glob, PROJECT_FILES)):
+            shutil.copy(path, copy)
         subprocess.run(command, cwd=copy, check=True, **quiet)
     (wheel,) = wheels.glob("*.whl")
     return wheel

@@ -183,15 +183,11 @@ class Opened:
 
 
 def shown(run: Run) -> list[dict[str, str]]:
-    """What each frame shows: the widget of an output, or else its HTML."""
+    """What each frame shows: the kind of a view, and its model."""
     found = []
-    for cell in run.notebook.cells:
-        for output in cell.get("outputs", ()):
-            data = output.get("data", {})
-            if WIDGET in data:
-                module = data.get(VIEW, {"module": "control"})["module"]
-                model = data[WIDGET]["model_id"]
-                found.append({"title": module, "module": module, "model": model})
+    for data, _ in run.views():
+        module = data.get(VIEW, {"module": "control"})["module"]
+        found.append({"title": module, "module": module, "model": data[WIDGET]["model_id"]})
     return found
 
 

@@ -6,7 +6,8 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,19 +31,20 @@ class Run:
     client: NotebookClient
     seconds: float = 0.0
     error: str = ""
-    folder: list[str] = field(default_factory=list)
+
+    def outputs(self) -> list[NotebookNode]:
+        """The outputs of all cells."""
+        return [*chain.from_iterable(cell.get("outputs", ()) for cell in self.notebook.cells)]
 
     def complaints(self) -> list[str]:
         """What its cells wrote to the error stream."""
-        outputs = [output for cell in self.notebook.cells for output in cell.get("outputs", ())]
-        return [output["text"] for output in outputs if output.get("name") == "stderr"]
+        return [output.text for output in self.outputs() if output.get("name") == "stderr"]
 
     def views(self) -> list[tuple[dict, dict]]:
         """The data and metadata of each output with a widget."""
-        outputs = [output for cell in self.notebook.cells for output in cell.get("outputs", ())]
         return [
             (output["data"], output["metadata"])
-            for output in outputs
+            for output in self.outputs()
             if WIDGET in output.get("data", {})
         ]
 
@@ -70,5 +72,4 @@ def running(path: Path, wheel: Path) -> Iterator[Run]:
             except (CellExecutionError, DeadKernelError, TimeoutError) as error:
                 run.error = str(error)
             run.seconds = time.perf_counter() - started
-            run.folder = sorted(each.name for each in Path(folder).iterdir() if each != alone)
             yield run
