@@ -14,6 +14,7 @@ from typing import Any
 from colab.environment import FOLDER, HERE, ROOT
 from colab.lessons import VIEW, WIDGET, Run
 from jupyter_client import BlockingKernelClient
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import FrameLocator, Page, Route, sync_playwright
 
 from tinylm_classroom.course.handout import find_chromium
@@ -167,16 +168,22 @@ class Opened:
         """The frame of the output at this place."""
         return self.page.frame_locator(f"iframe >> nth={at}")
 
+    def is_drawn(self, at: int) -> bool:
+        """Whether the view at this place comes to be seen."""
+        drawn = self.frame(at).locator(f"{CARD}, .widget-interact")
+        return self.wait(lambda: drawn.count() > 0)
+
     def act(self, at: int) -> str:
         """Change the view at this place. Returns what is wrong, or nothing."""
         module = self.outputs[at]["module"]
         change, asks = ACTIONS[module]
         body = self.frame(at).locator("#output")
-        if not self.wait(lambda: body.locator(f"{CARD}, .widget-interact").count() > 0):
-            return "is not drawn"
         heard = self.heard
         before = body.inner_html()
-        change(self.frame(at))
+        try:
+            change(self.frame(at))
+        except PlaywrightError as error:
+            return f"cannot be used: {error}"
         if not self.wait(lambda: body.inner_html() != before and (self.heard > heard or not asks)):
             return "does not change" if body.inner_html() == before else "has no answer"
         return ""
@@ -201,11 +208,14 @@ def faults_in_frames(run: Run, name: str) -> list[str]:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         opened = Opened(page, run)
+        places = range(len(opened.outputs))
+        drawn = [opened.is_drawn(at) for at in places]  # all, before a click: they push one another
+        page.wait_for_timeout(1000)
         faults = []
-        for at, output in enumerate(opened.outputs):
-            fault = opened.act(at)
+        for at in places:
+            fault = opened.act(at) if drawn[at] else "is not drawn"
             if fault:
-                faults.append(f"frame {at}: {output['module']} {fault}")
+                faults.append(f"frame {at}: {opened.outputs[at]['module']} {fault}")
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         height = page.evaluate("document.documentElement.scrollHeight")
         page.set_viewport_size(
