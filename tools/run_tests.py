@@ -217,6 +217,8 @@ def alone(part: str, test: str) -> str:
     python = os.path.relpath(sys.executable)
     if part == "style":
         return f"{python} -m ruff check && {python} -m ruff format --check"
+    if not test:
+        return f"{python} tools/run_tests.py {part}"
     if ".ipynb" in test:
         return f"{python} -m pytest --nbval {test.partition('::')[0]}"
     return f'{python} -m pytest "{test}"'

@@ -204,8 +204,11 @@ def faults_in_frames(run: Run, name: str) -> list[str]:
     A picture is left at work/screenshots/colab-NAME.png.
     """
     fetch_packages()
+    chromium = find_chromium()
+    if chromium is None:
+        raise FileNotFoundError("the frames need Chromium, Chrome or Edge")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         opened = Opened(page, run)
         places = range(len(opened.outputs))
