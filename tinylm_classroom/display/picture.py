@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from IPython import get_ipython
 from IPython.display import DisplayHandle, publish_display_data
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -22,24 +23,32 @@ _ONE_IS_SEEN = f"""<style>
 
 
 _OF_A_SERVER = "JPY_SESSION_NAME"
-# Kaggle and VS Code set it, too, and the style above does not know how their outputs are named.
-_OF_OTHERS = {"KAGGLE_KERNEL_RUN_TYPE", "VSCODE_PID"}
+_OF_KAGGLE = "KAGGLE_KERNEL_RUN_TYPE"
+_OF_VS_CODE = "__vsc_ipynb_file__"  # among the names of a notebook
 
 
 def is_in_jupyter() -> bool:
-    """Whether a Jupyter server has started this kernel for a notebook, so that somebody may be
+    """Whether this kernel was started for a notebook that is open, so that somebody may be
     watching.
     """
-    return _OF_A_SERVER in os.environ or _is_in_colab()
+    return _OF_A_SERVER in os.environ or _is_in_colab() or _is_in_vs_code()
 
 
 def _is_in_colab() -> bool:
     return "google.colab" in sys.modules
 
 
+def _is_in_vs_code() -> bool:
+    shell = get_ipython()
+    return shell is not None and _OF_VS_CODE in shell.user_ns
+
+
 def _is_in_jupyterlab() -> bool:
-    """Whether of two outputs in a row the style shows one."""
-    return _OF_A_SERVER in os.environ and _OF_OTHERS.isdisjoint(os.environ) and not _is_in_colab()
+    """Whether the style shows one of two outputs in a row: in other places, of which some have a
+    server, too, outputs are named differently.
+    """
+    is_elsewhere = _OF_KAGGLE in os.environ or _is_in_colab() or _is_in_vs_code()
+    return _OF_A_SERVER in os.environ and not is_elsewhere
 
 
 class WithPicture:

@@ -33,7 +33,6 @@ def outputs(widget: object) -> list[RichOutput]:
 
 def test_in_jupyter_a_picture_has_an_output_of_its_own_and_the_widget_is_in_the_next(widget, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
-    monkeypatch.delenv("VSCODE_PID", raising=False)
     picture, live = outputs(widget)
     bundle, _ = widget._repr_mimebundle_()
     assert live.data == {WIDGET: bundle.pop(WIDGET)}
@@ -50,7 +49,6 @@ def test_elsewhere_there_is_one_output_with_both(widget, monkeypatch):
 
 def test_a_control_keeps_the_picture_of_the_last_choice(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
-    monkeypatch.delenv("VSCODE_PID", raising=False)
     InteractiveShell.instance()
     widget = WIDGETS["control"]()
     first, _ = outputs(widget)
@@ -62,13 +60,17 @@ def test_a_control_keeps_the_picture_of_the_last_choice(monkeypatch):
     assert "n = 7" in renewed.data["text/html"] and "n is 7" in renewed.data["text/html"]
 
 
-@pytest.mark.parametrize("place", ["VSCODE_PID", "KAGGLE_KERNEL_RUN_TYPE", "google.colab"])
+PLACES = {
+    "VS Code": lambda patch: patch.setitem(InteractiveShell.instance().user_ns, "__vsc_ipynb_file__", "lesson.ipynb"),
+    "Kaggle": lambda patch: patch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive"),
+    "Colab": lambda patch: patch.setitem(sys.modules, "google.colab", ModuleType("google.colab")),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_where_a_server_runs_but_outputs_have_other_names_there_is_one_output(widget, monkeypatch, place):
     monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
-    if "." in place:
-        monkeypatch.setitem(sys.modules, place, ModuleType(place))
-    else:
-        monkeypatch.setenv(place, "1")
+    PLACES[place](monkeypatch)
     (output,) = outputs(widget)
     assert {WIDGET, "text/html", "text/plain"} <= set(output.data)
 
