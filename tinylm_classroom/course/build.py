@@ -127,7 +127,9 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 
 
 def _moved(source: Path, path: Path) -> NotebookNode | None:
-    """A built notebook with the links of now; None if it has them."""
+    """A built notebook with the links of now; None if it has them, or is not there."""
+    if not path.exists():
+        return None
     notebook = nbformat.read(path, as_version=4)
     before = [*map(str, notebook.cells[:2])]
     add_links(notebook, name_of(source), has_deck=not is_more(source))
