@@ -41,6 +41,15 @@ def press(name: str) -> Callable[[FrameLocator], None]:
     return lambda frame: frame.get_by_role("button", name=name, exact=True).first.click()
 
 
+def exchange(frame: FrameLocator) -> None:
+    """Exchange the two texts of a patch, and their words."""
+    fields = frame.locator(".needs-kernel input[type=text]").all()
+    values = [field.input_value() for field in fields]
+    for field, value in zip(fields, values[2:] + values[:2], strict=True):
+        field.fill(value)
+    press("Read")(frame)
+
+
 def guess(frame: FrameLocator) -> None:
     """Answer a question, rightly or not."""
     options = frame.locator(".options input, .field input")
@@ -65,7 +74,7 @@ def slide(frame: FrameLocator) -> None:
 ACTIONS: dict[str, tuple[Callable[[FrameLocator], None], bool]] = {
     "attention": (own_text, True),
     "control": (slide, True),
-    "patch": (press("Read"), True),
+    "patch": (exchange, True),
     "predict": (guess, False),
     "residual": (own_text, True),
     "sampling": (press("Write one token"), True),
