@@ -8,6 +8,7 @@ LIVE_SCRIPTS = {
     "engine": ("Model", "unpackHalves"),
     "live": ("open", "serve"),
     "steps": (),
+    "film": (),
     "tokenizers": ("tokenizer", "words"),
     "sampling": ("nextTokenProbs", "draw", "Generator"),
     "stories": ("StoryReader",),
