@@ -21,6 +21,7 @@ PLACES = {
     "views.attention": ("attention_view",),
     "views.cache": ("cache_view",),
     "views.memory": ("memory_view",),
+    "views.one_word": ("one_word",),
     "views.patch": ("patch_view",),
     "views.predict": ("predict",),
     "views.residual": ("residual_view",),
