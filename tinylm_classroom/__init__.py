@@ -28,7 +28,6 @@ PLACES = {
     "views.rewards": ("rewards_view",),
     "views.rope": ("rope_view",),
     "views.sampling": ("sampling_view",),
-    "views.shape_flow": ("shape_flow",),
     "views.softmax": ("softmax_view",),
     "views.token": ("token_view",),
     "views.training": ("training_view",),

@@ -36,7 +36,7 @@ const SIGNS = { ".": "the full stop", ",": "the comma", "↵": "the line end" };
 const plain = (token) => SIGNS[token] ?? (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`);
 const strong = (token) => `**${plain(token)}**`;
 
-/** The data of a text, with rows of numbers in place of the packed ones. */
+/** The data of a text, with rows of numbers instead of the packed ones. */
 function read(data) {
   const { sizes: { L, H, G }, film, tokens } = data, T = tokens.length, at = {};
   for (const [name, kept] of Object.entries(film)) at[name] = kept.digits ? unpacked(kept, 1).map(([row]) => row) : kept;
@@ -159,16 +159,13 @@ class Pen {
     this.veil = 1;
   }
 
-  see(alpha) {
-    this.context.globalAlpha = clamp(alpha) * this.veil;
+  /** The context with an opacity and whatever else it is told. */
+  set(alpha, how) {
+    return Object.assign(this.context, { globalAlpha: clamp(alpha) * this.veil, ...how });
   }
 
-  font(size, { bold, mono }) {
+  width(what, size, { bold, mono } = {}) {
     this.context.font = `${bold ? 700 : 400} ${size}px ${this.fonts[mono ? 1 : 0]}`;
-  }
-
-  width(what, size, how = {}) {
-    this.font(size, how);
     return this.context.measureText(what).width;
   }
 
@@ -177,19 +174,11 @@ class Pen {
     return Math.min(size, size * Math.max(0, most) / Math.max(1, this.width(what, size, how)));
   }
 
-  text(what, x, y, size, { color = this.ink.ink, align = "center", alpha = 1, turn = 0, halo = false, ...how } = {}) {
+  text(what, x, y, size, { color = this.ink.ink, align = "center", alpha = 1, turn = 0, halo = false, bold, mono } = {}) {
     if (alpha < .01 || size < 2) return;
-    const c = this.context;
-    this.see(alpha);
-    this.font(size, how);
-    c.textAlign = align;
-    c.textBaseline = "middle";
-    c.fillStyle = color;
+    const font = `${bold ? 700 : 400} ${size}px ${this.fonts[mono ? 1 : 0]}`, c = this.set(alpha, { font, textAlign: align, textBaseline: "middle", fillStyle: color, strokeStyle: this.ink.paper, lineWidth: 6, lineJoin: "round" });
     if (turn) { c.save(); c.translate(x, y); c.rotate(turn); [x, y] = [0, 0]; }
-    if (halo) {
-      Object.assign(c, { lineWidth: 6, lineJoin: "round", strokeStyle: this.ink.paper });
-      c.strokeText(what, x, y);
-    }
+    if (halo) c.strokeText(what, x, y);
     c.fillText(what, x, y);
     if (turn) c.restore();
   }
@@ -198,7 +187,7 @@ class Pen {
   shape(axes, x, y, size, { align = "right", alpha = 1 } = {}) {
     if (alpha < .01 || !size) return;
     const pieces = ["(", ...axes.split(" ").flatMap((axis, i) => [...(i ? [", "] : []), axis[0], axis.slice(1)]), ")"], wide = this.width("0", size, { mono: true });
-    let at = align === "right" ? x - wide * pieces.join("").length : align === "center" ? x - wide * pieces.join("").length / 2 : x;
+    let at = align === "right" ? x - wide * pieces.join("").length : x;
     for (const piece of pieces) {
       const isLetter = piece.length === 1 && LETTERS.includes(piece);
       this.text(piece, at, y, size, { color: isLetter ? this.ink[piece] : this.ink.quiet, bold: isLetter, mono: true, align: "left", alpha });
@@ -208,37 +197,29 @@ class Pen {
 
   box(x, y, w, h, radius, { fill, stroke, alpha = 1, line = 1.5, dash = [] }) {
     if (w <= 0 || h <= 0 || alpha < .01) return;
-    const c = this.context;
-    this.see(alpha);
+    const c = this.set(alpha, { fillStyle: fill, strokeStyle: stroke, lineWidth: line });
     c.beginPath();
     c.roundRect(x, y, w, h, Math.min(radius, h / 2, w / 2));
-    if (fill) { c.fillStyle = fill; c.fill(); }
-    if (stroke) { c.setLineDash(dash); Object.assign(c, { strokeStyle: stroke, lineWidth: line }); c.stroke(); c.setLineDash([]); }
+    if (fill) c.fill();
+    c.setLineDash(dash);
+    if (stroke) c.stroke();
+    c.setLineDash([]);
   }
 
-  line(points, color, width, alpha = 1) {
-    const c = this.context;
-    this.see(alpha);
-    Object.assign(c, { strokeStyle: color, lineWidth: width, lineCap: "butt" });
+  /** A line through points, or the area inside it. */
+  path([first, ...others], alpha, { color, fill, width = 1 }) {
+    const c = this.set(alpha, { strokeStyle: color, fillStyle: fill, lineWidth: width, lineCap: "butt" });
     c.beginPath();
-    points.forEach(([x, y], i) => (i ? c.lineTo(x, y) : c.moveTo(x, y)));
-    c.stroke();
-  }
-
-  /** An arrow to the right. */
-  arrow(from, to, y, color, alpha) {
-    if (to - from < 8) return;
-    this.line([[from, y], [to, y]], color, 2.5, alpha);
-    this.line([[to - 7, y - 5], [to, y], [to - 7, y + 5]], color, 2.5, alpha);
+    c.moveTo(...first);
+    for (const point of others) c.lineTo(...point);
+    if (fill) c.fill(); else c.stroke();
   }
 
   /** A thread from a word up to what looks at it, drawn from its upper end as far as `until`. */
   thread(low, high, width, color, alpha, until = 1) {
     if (alpha < .02 || until <= 0) return;
-    const c = this.context, [p0, p1, p2, p3] = bend(low, high), long = Math.hypot(high[0] - low[0], high[1] - low[1]) * 1.3 + 30;
-    this.see(alpha);
-    Object.assign(c, { strokeStyle: color, lineWidth: width, lineCap: "round" });
-    if (until < 1) c.setLineDash([long * until, 2 * long]);
+    const [p0, p1, p2, p3] = bend(low, high), long = Math.hypot(high[0] - low[0], high[1] - low[1]) * 1.3 + 30, c = this.set(alpha, { strokeStyle: color, lineWidth: width, lineCap: "round" });
+    c.setLineDash(until < 1 ? [long * until, 2 * long] : []);
     c.beginPath();
     c.moveTo(...p3);
     c.bezierCurveTo(...p2, ...p1, ...p0);
@@ -249,11 +230,9 @@ class Pen {
   /** Numbers as squares, blue above zero and orange below, the deepest the largest of them; centred, so many wide. */
   tile(x, cx, cy, w, h, alpha = 1, frame) {
     if (alpha < .01 || h < 1 || w < 1) return;
-    const c = this.context;
-    this.see(alpha);
-    c.imageSmoothingEnabled = false;
+    const c = this.set(alpha, { imageSmoothingEnabled: false, strokeStyle: frame, lineWidth: 3 });
     c.drawImage(this.squares(x), cx - w / 2, cy - h / 2, w, h);
-    if (frame) { Object.assign(c, { strokeStyle: frame, lineWidth: 3 }); c.strokeRect(cx - w / 2 - 2, cy - h / 2 - 2, w + 4, h + 4); }
+    if (frame) c.strokeRect(cx - w / 2 - 2, cy - h / 2 - 2, w + 4, h + 4);
   }
 
   squares(x) {
@@ -377,7 +356,7 @@ function stageOn(canvas) {
     if (is("draw", "race", "end")) high = at.head.bottom;
     for (let j = 0; j < s.T + n; j++) {
       const isLast = j === s.last + n;
-      if (reached.lv0 > 0 && !isOff(j)) pen.line([[X(j), floor + 6], [X(j), high]], ink.stream, isLast ? 5 : 3, (isLast ? .9 : .3) * begins);
+      if (reached.lv0 > 0 && !isOff(j)) pen.path([[X(j), floor + 6], [X(j), high]], (isLast ? .9 : .3) * begins, { color: ink.stream, width: isLast ? 5 : 3 });
     }
 
     // a closed block at work, and the whole tower: the looks of the last column in all heads, then every feed-forward
@@ -411,10 +390,11 @@ function stageOn(canvas) {
         pen.text(says, slotX + 6, b.mid - big * .42, big, { color: ink.focus, bold: true, alpha: seen });
         pen.text(percent(prob), slotX + 6, b.mid + big * .5, size.number, { color: ink.quiet, alpha: seen });
       } else {
-        const lines = s.best.map(([each, q]) => `${plain(each)} ${percent(q)}`), type = Math.min(...lines.map((line) => pen.fitted(line, size.label, size.slot - 18)));
+        const lines = s.best.map(([each, q]) => `${plain(each)} ${percent(q)}`), type = Math.min(...lines.map((line) => pen.fitted(line, size.label, size.slot - 10)));
         pen.text(lines[place], slotX + 6, b.mid, Math.max(14, type), { color: ink.focus, bold: true, alpha: seen });
       }
-      if (!isSmall) pen.arrow(LX + TW / 2 + 6, slotX - size.slot / 2 + 4, b.mid, ink.focus, seen);
+      const tip = slotX - size.slot / 2 + 4, tail = LX + TW / 2 + 6;
+      if (tip - tail > 8) for (const points of [[[tail, b.mid], [tip, b.mid]], [[tip - 7, b.mid - 5], [tip, b.mid], [tip - 7, b.mid + 5]]]) pen.path(points, seen, { color: ink.focus, width: 2.5 });
     }
     if (!is("embed")) level("lv0", 0);
     for (let k = 0; k < L; k++) {
@@ -442,7 +422,7 @@ function stageOn(canvas) {
   /** Rows of an attention: keys, values and numbers below, the query above. */
   function attention({ now, p, is, at, X, LX, TW, TH, cell, rows, across, label, shaped, isSmall, isUpright, base, end, left }) {
     const { k } = now, { ink } = pen, b = at[`a${k}`], room = b.h, seen = clamp((room - 60) / 60), { D, H: heads, C } = s.sizes, query = s.query(k, head);
-    const wd = Math.min(TW, 1.5 * across(query)), hd = wd * rows(query) / across(query), w = s.weights(k, head), star = largest(w), step = Math.min(isSmall ? 34 : 52, room * .2), yk = b.bottom - step * .55, yv = yk - step, yn = yv - step * .95, yq = b.top + Math.max(hd / 2 + 8, room * .14);
+    const wd = Math.min(TW, 1.5 * across(query)), hd = wd * rows(query) / across(query), w = s.weights(k, head), star = largest(w), step = isSmall ? Math.min(34, room * .2) : clamp(room * .2, 43, 52), yk = b.bottom - step * .55, yv = yk - step, yn = yv - step * .95, yq = b.top + Math.max(hd / 2 + 8, room * .14);
     if (is("norm")) {
       const rise = part(p, .12, .4), shrink = part(p, .55, .82), lengths = s.lengths[2 * k], after = s.normed_lengths[k], yt = b.bottom - TH / 2 - 8, low = yt - TH / 2 - 8, most = [...lengths].sort((x, y) => x - y)[Math.floor(s.T * .8)] * 1.25;
       const high = (x) => Math.min(1, x / most) * (low - b.top - 34);
@@ -490,7 +470,7 @@ function stageOn(canvas) {
       for (let j = 0; j < s.T; j++) {
         const angle = j * speed * turned, isLast = j === s.last, hand = [X(j) + r * .86 * Math.cos(angle), yd - r * .86 * Math.sin(angle)];
         pen.box(X(j) - r, yd - r, 2 * r, 2 * r, r, { fill: ink.paper, stroke: isLast ? ink.focus : ink.quiet, line: isLast ? 3 : 2, alpha: seen * grow });
-        pen.line([[X(j), yd], hand], isLast ? ink.focus : ink.ink, 3, seen * grow);
+        pen.path([[X(j), yd], hand], seen * grow, { color: isLast ? ink.focus : ink.ink, width: 3 });
         pen.text(String(j), X(j), yd - r - 14, size.number, { bold: isLast, alpha: seen * grow });
       }
       label("position", yd - r - 14, ink.quiet, "", seen * grow);
@@ -560,7 +540,7 @@ function stageOn(canvas) {
     if (!isSmall) pen.shape(`V=${V} C=${C}`, mid + 96, y0 - 19, size.shape, { align: "left", alpha: appear });
     s.ids.forEach((id, j) => {
       const go = part(p, .2 + .02 * j, .46 + .028 * j), y = y0 + 5 + (high - 10) * id / V, isLast = j === s.last;
-      pen.line([[mid - w / 2 + 6, y], [mid + w / 2 - 6, y]], isLast ? ink.focus : ink.table, 2.5, appear);
+      pen.path([[mid - w / 2 + 6, y], [mid + w / 2 - 6, y]], appear, { color: isLast ? ink.focus : ink.table, width: 2.5 });
       pen.tile(s.stream(0)[j], lerp(mid, X(j), go), lerp(y, at.lv0.mid, go), lerp(w - 12, TW, go), lerp(4, TH, go), go > 0 ? 1 : 0, isLast && go > .9 ? ink.focus : undefined);
     });
     label("stream", at.lv0.mid, ink.stream, shaped, part(p, .55, .7));
@@ -569,32 +549,21 @@ function stageOn(canvas) {
   }
 
   /** A bar for each token: its logit, then its probability. */
-  function skyline({ p, is, at, LX, TW, left, isSmall }) {
+  function skyline({ p, is, at, LX, TW, label, left, isSmall }) {
     const { ink } = pen, { V } = s.sizes, b = at.head, x0 = left + 8, { every, top, largest: most, all } = s.bars, values = s.logits, w = (W - x0 - 10) / values.length, grow = is("logits") ? part(p, .2, .7) : 1, melt = is("softmax") ? part(p, .15, .75) : 0;
     const least = Math.min(0, ...values), unit = b.h * .8 / (Math.max(most, 1) - least), zero = lerp(b.top + b.h * .08 + unit * Math.max(most, 0), b.bottom - 14, melt), high = (i) => lerp(values[i] * unit, Math.exp(values[i] - all) * b.h * .8, melt);
-    if (is("logits")) {
-      const c = pen.context;
-      pen.see(.12 * part(p, .05, .2));
-      c.fillStyle = ink.table;
-      c.beginPath();
-      [[LX - TW / 2, b.bottom], [LX + TW / 2, b.bottom], [W - 8, zero], [x0, zero]].forEach(([x, y], i) => (i ? c.lineTo(x, y) : c.moveTo(x, y)));
-      c.fill();
-    }
+    if (is("logits")) pen.path([[LX - TW / 2, b.bottom], [LX + TW / 2, b.bottom], [W - 8, zero], [x0, zero]], .12 * part(p, .05, .2), { fill: ink.table });
     values.forEach((_, i) => {
       const far = Math.abs(i / values.length - .9) * .4, h = high(i) * (is("logits") ? part(grow, far, .6 + far) : 1), isTop = i === top, wide = isTop ? Math.max(5, w * (1 + 2 * melt)) : Math.max(1, w - .8);
       pen.box(x0 + i * w, h > 0 ? zero - h : zero, wide, Math.max(.5, Math.abs(h)), 0, { fill: isTop ? ink.focus : ink.table, alpha: isTop ? 1 : .55 });
     });
-    pen.line([[x0, zero], [W - 8, zero]], ink.quiet, 1);
+    pen.path([[x0, zero], [W - 8, zero]], 1, { color: ink.quiet, width: 1 });
     const says = `${plain(s.best.at(-1)[0])} ${is("logits") ? fixed(most, 1) : percent(s.best.at(-1)[1])}`, isRight = top * w > W * .6, x = x0 + top * w + (isRight ? -12 : 18);
     pen.text(says, x, Math.max(b.top + 16, zero - high(top) + 16), size.big, { color: ink.focus, bold: true, halo: true, align: isRight ? "right" : "left", alpha: part(p, .65, .85) });
     if (isSmall) return;
-    const name = (what, y, alpha) => {
-      pen.text(what, left - 12, y - 10, size.label, { color: ink.table, bold: true, align: "right", alpha });
-      pen.shape(`V=${V}`, left - 12, y + 13, size.shape, { alpha });
-    };
-    name("logits", Math.min(zero - 30, b.top + b.h * .3), 1 - melt);
+    label("logits", Math.min(zero - 30, b.top + b.h * .3), ink.table, `V=${V}`, 1 - melt);
     pen.text("0", left - 4, zero, size.number, { color: ink.quiet, align: "right", alpha: 1 - melt });
-    name("probabilities", b.mid, melt);
+    label("probabilities", b.mid, ink.table, `V=${V}`, melt);
     if (every > 1) pen.text(`one bar for every ${every} tokens`, x0, b.bottom - 8, size.shape, { color: ink.quiet, align: "left" });
   }
 
@@ -634,14 +603,10 @@ function stageOn(canvas) {
       if (room > pen.width(plain(word), size.shape + 2, { bold: true }) + 12) pen.text(plain(word), end.left + w * (from + q / 2), y0 + 14, isSmall ? 13 : 19, { bold: true, color: isHit ? ink.paper : ink.ink, alpha: part(lay, .8, 1) });
       return from + q;
     }, 0);
-    const ux = end.left + w * u, tip = lerp(b.top - 10, y0 - 3, fall), c = pen.context;
+    const ux = end.left + w * u, tip = lerp(b.top - 10, y0 - 3, fall);
     if (!isSmall) pen.text("0 to 1", end.left - 14, y0 + 14, size.number, { color: ink.quiet, align: "right", alpha: lay });
     pen.text(fixed(u, 2), ux, tip - 24, size.label + 2, { bold: true, alpha: fall });
-    pen.see(fall);
-    c.fillStyle = ink.ink;
-    c.beginPath();
-    c.moveTo(ux - 9, tip - 12); c.lineTo(ux + 9, tip - 12); c.lineTo(ux, tip + 2);
-    c.fill();
+    pen.path([[ux - 9, tip - 12], [ux + 9, tip - 12], [ux, tip + 2]], fall, { fill: ink.ink });
     few.forEach(([word, q, exact], i) => {
       const isHit = isIt && word === top[it][0];
       row(word, q * grow, exact, { y: b.top + headroom + h * (i + .5), h, ...end, color: isHit ? ink.focus : ink.table, isIt: isHit, alpha: Math.max(grow, .02) });
@@ -763,7 +728,7 @@ function player(el, model) {
     show();
   }
   function run(isPlaying) {
-    state.isPlaying = isPlaying;
+    Object.assign(state, { isPlaying, until: Infinity });
     play.textContent = isPlaying ? "Pause" : "Play";
     if (!isPlaying) { heard.textContent = say.textContent; return; }
     if (state.isPoster || state.t >= whole - .01) seek(0);
@@ -779,7 +744,9 @@ function player(el, model) {
       state.held = (state.held ?? 0) + past;
       if (state.held > step.seconds) { state.held = 0; seek(endOf(steps[Math.min(step.i + 1, steps.length - 1)])); }
     } else seek(state.t + past);
-    if (state.t >= whole - .002) run(false); else requestAnimationFrame(tick);
+    if (state.t < Math.min(state.until, whole - .002)) return void requestAnimationFrame(tick);
+    if (state.until < whole) seek(state.until);
+    run(false);
   }
   /** To the end of the step that is under way, or of the next one. */
   function go(by) {
@@ -792,11 +759,9 @@ function player(el, model) {
   /** Plays one step, to its end: what a slide does at a key. */
   function playTo(i) {
     state.isPoster = false;
-    seek(steps[clamp(i, 0, steps.length - 1)].from);
-    if (still.matches) return;
-    run(true);
-    const stop = () => { if (state.isPlaying && stepAt().i === i && state.t < endOf(steps[i]) - .05) requestAnimationFrame(stop); else { run(false); seek(endOf(steps[i])); } };
-    requestAnimationFrame(stop);
+    seek(steps[i].from);
+    if (still.matches || state.isPlaying) state.until = endOf(steps[i]);
+    else { run(true); state.until = endOf(steps[i]); }
   }
 
   function build(kind) {
@@ -820,6 +785,7 @@ function player(el, model) {
     seek("head" in change ? endOf(step) : step.from);
     el.querySelector(`input[name=${chosen}]:checked`)?.focus();
   }
+  const poster = () => endOf(steps.find(({ kind }) => kind === "tower"));
   /** Another text, or the first: it begins with the whole machine. */
   function draw() {
     alert.textContent = data().error ?? "";
@@ -831,7 +797,7 @@ function player(el, model) {
     if (isFirst) field.value = s.text.trimStart();
     build();
     state.isPoster = isFirst;
-    seek(isFirst ? endOf(steps.find(({ kind }) => kind === "tower")) : 0);
+    seek(isFirst ? poster() : 0);
     if (!isFirst) run(!still.matches);
   }
 
@@ -861,7 +827,12 @@ function player(el, model) {
   });
   draw();
   sizes.observe(box);
-  el.oneWord = { playTo, seek, steps: () => steps, endOf, whole: () => whole };
+  el.film = {
+    playTo, seek, steps: () => steps,
+    stand: (i) => { run(false); seek(i === undefined ? poster() : endOf(steps[i])); },
+    /** The steps at which slides stop: what is worth a picture of its own. */
+    stops: () => steps.filter(({ kind, k, n }) => !["tokens", "tower", "end"].includes(kind) && !n && (kind !== "closed" || k === steps.find((step) => step.kind === "closed").k)).map(({ i }) => i),
+  };
   return { draw, close: () => { state.isPlaying = false; sizes.disconnect(); } };
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from tinylm_lib.cost import count_parameters
@@ -20,7 +20,7 @@ from tinylm_lib.storyworld import words
 
 from ..display.cards import number_table
 from ..display.figures import drawing
-from ..display.theme import LINE, PART_COLORS, QUIET, SERIES
+from ..display.theme import PART_COLORS, SERIES
 from ..live.film import film
 from ..live.record import MOST_PARAMETERS
 from ..live.stories import exact_probs
@@ -84,7 +84,9 @@ def one_word(model: TransformerLM, tokenizer: Any, text: str) -> View:
         text=f"One word through the machine. {says}",
         alt=f"Columns of tokens rise through {data['sizes']['L']} blocks. {says}",
         caption=f"Each column is the stream of a token. {says}",
-        numbers=number_table(["after", "length of the last column", "next word", "p"], rows),
+        numbers=number_table(
+            ["after", "length of the last column", "next word", "probability"], rows
+        ),
         answer=answer,
     )
 
@@ -248,6 +250,52 @@ def _says(data: dict[str, Any]) -> str:
 
 
 def _draw(data: dict[str, Any]) -> Figure:
-    with drawing(9.6, 5.6, axes_grid=False) as figure:
-        figure.subplots()
+    """The whole machine: the columns, what the last one looks at, and the answer at each depth."""
+    T = len(data["tokens"])
+    L = data["sizes"]["L"]
+    answers = dict.fromkeys(named(word) for word, _ in data["best"])
+    title = f"The answer is {next(iter(answers))} from the embedding to the top"
+    if len(answers) > 1:
+        title = f"The answer changes from {' to '.join(answers)}"
+    with drawing(9.6, 1.5 + 1.15 * L, axes_grid=False) as figure:
+        ax = figure.subplots()
+        ax.set(title=title, xlim=(-2.3, T + 2.1), ylim=(-0.75, L + 0.15))
+        ax.axis("off")
+        stream = PART_COLORS["stream"].light
+        for column, token in enumerate(data["tokens"]):
+            is_last = column == T - 1
+            ax.plot([column] * 2, [-0.2, L], "-", color=stream, lw=4 if is_last else 1.6,
+                    alpha=1 if is_last else 0.35, zorder=2)  # fmt: skip
+            ax.text(column, -0.48, token, ha="center", va="center", size=min(13.5, 150 / T),
+                    weight="bold" if is_last else "normal", parse_math=False)  # fmt: skip
+            for level in range(L + 1):
+                ax.plot(column, level, "s", color=stream, ms=8, mec="white", zorder=4)
+        for block in range(L):
+            _draw_block(ax, data, block)
+        for level in range(L + 1):
+            word, p = data["best"][2 * level]
+            ax.annotate(f"{word} {_percent(p)}", (T - 0.8, level), (T - 0.35, level), size=14,
+                        weight="bold", color=SERIES[1], va="center", parse_math=False,
+                        arrowprops={"arrowstyle": "<-", "color": SERIES[1]})  # fmt: skip
     return figure
+
+
+def _draw_block(ax: Axes, data: dict[str, Any], block: int) -> None:
+    """A block's two bands, and a thread for each weight of the last token, in all heads."""
+    T = len(data["tokens"])
+    for name, low, high in (("attention", 0.1, 0.6), ("feed-forward", 0.66, 0.9)):
+        color = PART_COLORS[name].light
+        band = (-0.6, block + low), T - 0.3, high - low
+        ax.add_patch(Rectangle(*band, color=color, alpha=0.08, lw=0, zorder=0))
+        ax.text(
+            -0.75, block + (low + high) / 2, name, color=color, ha="right", va="center", size=12
+        )
+    x = torch.linspace(0, 1, 24)
+    rise = x**2 * (3 - 2 * x)
+    for head, weights in enumerate(data["film"]["weights"][block]):
+        is_open = [block, head] == data["open"]
+        for column, weight in enumerate(weights[:-1]):
+            if weight > _SEEN:
+                ax.plot(column + (T - 1 - column) * rise, block + 0.1 + 0.5 * x, "-",
+                        color=PART_COLORS["attention"].light, lw=0.8 + 6 * weight,
+                        alpha=0.95 if is_open else 0.12 + 0.3 * weight, zorder=3)  # fmt: skip
