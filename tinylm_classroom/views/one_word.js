@@ -3,18 +3,14 @@
 const LOOK = `
 .tinylm-view.one_word { --stage: clamp(330px, 40cqw, 412px); padding-block: 14px 16px;
   .say { margin: 0 0 4px; min-height: 2.7em; max-width: 62em; text-wrap: balance } .say b { color: var(--ink) } .say em { font-style: normal; font-weight: 700; color: var(--focus); transition: opacity .2s }
-  .say.early em { opacity: 0 }
-  .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
-  .stage { position: relative; height: var(--stage); border-radius: 8px; touch-action: pan-y }
-  .stage:focus-visible { outline: 3px solid var(--focus); outline-offset: 3px }
+  .say.early em { opacity: 0 } .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
+  .stage { position: relative; height: var(--stage); border-radius: 8px; touch-action: pan-y } .stage:focus-visible { outline: 3px solid var(--focus); outline-offset: 3px }
   canvas { position: absolute; inset: 0; width: 100%; height: 100%; color: var(--ink); transition: color .01s; print-color-adjust: exact; forced-color-adjust: none }
-  .time { position: relative; height: 30px; margin: 4px 0 } .time input { position: relative; z-index: 1; width: 100%; height: 22px; margin: 0; accent-color: var(--accent); cursor: pointer }
-  .time s { position: absolute; bottom: 0; width: 2px; height: 6px; background: var(--quiet); opacity: .6 }
+  .time { position: relative; height: 30px; margin: 4px 0 } .time input { position: relative; z-index: 1; width: 100%; height: 22px; margin: 0; accent-color: var(--accent); cursor: pointer } .time s { position: absolute; bottom: 0; width: 2px; height: 6px; background: var(--quiet); opacity: .6 }
   .bar { gap: 8px 18px; margin: 0 } .go { display: flex; gap: 6px } .go button { padding-inline: 12px; min-width: 44px } .go .play { min-width: 92px; font-weight: 700 }
   .segments label { padding: 4px 11px } .own .field { flex: 1 1 100%; flex-wrap: nowrap; min-width: 0 } .own input { flex: 1 1 120px; min-width: 0; padding: 4px 10px } .own button { padding: 4px 14px }
   [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 6px 0 0 } [role=alert]:empty { display: none }
-  details { margin-top: 8px; font-size: var(--type-label) } summary { cursor: pointer; color: var(--quiet) } .list { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 6px 0 0 }
-  .list button { padding: 0 6px; border: 0; background: none; color: var(--accent); text-align: left } .list span { padding-top: 1px }
+  details { margin-top: 8px; font-size: var(--type-label) } summary { cursor: pointer; color: var(--quiet) } .list { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 6px 0 0 } .list button { padding: 0 6px; border: 0; background: none; color: var(--accent); text-align: left } .list span { padding-top: 1px }
   @container (max-width: 620px) { .stage { height: 430px } .name { padding: 0 } .bar { gap: 6px 10px } .say { min-height: 5.4em; font-size: 18px } .segments label { padding: 3px 9px } .list { grid-template-columns: 1fr } .go .play { min-width: 78px } }
 }`;
 
@@ -22,11 +18,10 @@ const MOST_TOKENS = 16, MOST_BARS = 400, RACERS = 5, SEEN = .04, LISTED = 40, LE
 // Units of the stage: a wide one is 1152 across, a small one as wide as its window. Sizes of type, then of parts.
 const WIDE = { across: 1152, word: 27, label: 22, number: 21, shape: 17, big: 32, rail: 166, slot: 128, foot: 42, id: 28, tile: 80, thin: 13, gap: 12 };
 const SMALL = { across: 0, word: 17, label: 15, number: 13, shape: 0, big: 20, rail: 4, slot: 62, foot: 92, id: 18, tile: 40, thin: 9, gap: 8 };
-const NARROW = 620; // pixels
 const TOLD = { closed: .8, heads: .86, ffn: .86, tower: .6, logits: .65, softmax: .65, race: .8, draw: .6 }; // when the picture has shown what is hidden in the caption
 const INKS = { paper: "paper", soft: "soft", line: "line", ink: "ink", quiet: "quiet", focus: "focus", stream: "part-stream", attention: "part-attention", ffn: "part-feed-forward", table: "part-embedding",
   pale: "pale", middle: "middle", deep: "deep", "middle-negative": "middle-negative", "deep-negative": "deep-negative" };
-const LETTERS = "TCHGDFV";
+const LETTERS = "TCHGDFV", NARROW = 620; // axes of shapes; pixels
 
 const clamp = (x, low = 0, high = 1) => Math.min(high, Math.max(low, x)), lerp = (a, b, p) => a + (b - a) * p;
 const ease = (p) => clamp(p) ** 2 * (3 - 2 * clamp(p)), part = (p, from, to) => ease((p - from) / (to - from));
@@ -61,8 +56,6 @@ function unrotated(x, position, { speeds, rope_layout }) {
   });
   return y;
 }
-
-// The steps of the film
 
 const placesOf = (L) => ["the embedding", ...Array.from({ length: L }, (_, k) => [`the attention of block ${k}`, `the feed-forward of block ${k}`]).flat()];
 
@@ -105,12 +98,7 @@ function storyboard(s, open, head) {
     else add("draw", 5, "The draw", `A random number between 0 and 1, **${fixed(u, 2)}**, ${falls}${exact === null ? "" : `; its exact probability is ${percent(exact)}`}.`, { n });
   });
   add("end", 4, "The text", `${draws.length} times through the machine: **${draws.length} more ${draws.length > 1 ? "words" : "word"}**.`);
-  let from = 0;
-  return all.map((step, i) => {
-    const whole = { ...step, i, from, layout: layout(step, L, s.normed_first) };
-    from += step.seconds;
-    return whole;
-  });
+  return all.map((step, i) => ({ ...step, i, from: total(all.slice(0, i).map(({ seconds }) => seconds)), layout: layout(step, L) }));
 }
 
 /** The parts from the bottom up: a level of tiles, the band of an attention, a level, the band of a feed-forward, and so on. */
@@ -130,8 +118,6 @@ function layout({ kind, k }, L) {
   return heights;
 }
 
-// The pen: what the stage is drawn with
-
 class Pen {
   constructor(canvas) {
     Object.assign(this, { canvas, context: canvas.getContext("2d"), veil: 1, ink: {}, tiles: new WeakMap() });
@@ -150,13 +136,6 @@ class Pen {
     this.ramps = ["-negative", ""].map((sign) => [rgb("pale"), rgb(`middle${sign}`), rgb(`deep${sign}`)]);
     this.fonts = [style.fontFamily, style.getPropertyValue("--mono")];
     this.tiles = new WeakMap();
-  }
-
-  /** Begins a picture of so many units across and down. */
-  clear(scale, across, down) {
-    this.context.setTransform(scale, 0, 0, scale, 0, 0);
-    this.context.clearRect(0, 0, across, down);
-    this.veil = 1;
   }
 
   /** The context with an opacity and whatever else it is told. */
@@ -261,8 +240,6 @@ function along(low, high, p) {
   return [0, 1].map((axis) => m ** 3 * points[0][axis] + 3 * m * m * p * points[1][axis] + 3 * m * p * p * points[2][axis] + p ** 3 * points[3][axis]);
 }
 
-// The stage
-
 /** Draws a text's steps on a canvas. `show(time)` draws a moment and returns its step; `hit(y)` is the block there. */
 function stageOn(canvas) {
   const pen = new Pen(canvas);
@@ -289,8 +266,9 @@ function stageOn(canvas) {
     const now = steps.findLast(({ from }) => from <= time + 1e-9) ?? steps[0], before = steps[now.i - 1], p = clamp((time - now.from) / now.seconds), seconds = p * now.seconds;
     if (!size) return now; // it is not on a page yet
     const is = (...kinds) => kinds.includes(now.kind), isSmall = size === SMALL, { ink } = pen, { L, C, F, D, H: heads, V } = s.sizes;
-    pen.clear(scale, W, H);
-    bands = [];
+    pen.context.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.context.clearRect(0, 0, W, H);
+    [pen.veil, bands] = [1, []];
 
     // columns; the words that are drawn push the first ones out
     const { edges, base, isUpright } = columns, n = is("draw") ? now.n : is("end") ? s.draws.length : 0, foot = isUpright ? SMALL.foot : size.foot;
@@ -355,8 +333,7 @@ function stageOn(canvas) {
     for (const name of levels) if (reached[name] > 0) high = lerp(high, at[name].mid, reached[name]);
     if (is("draw", "race", "end")) high = at.head.bottom;
     for (let j = 0; j < s.T + n; j++) {
-      const isLast = j === s.last + n;
-      if (reached.lv0 > 0 && !isOff(j)) pen.path([[X(j), floor + 6], [X(j), high]], (isLast ? .9 : .3) * begins, { color: ink.stream, width: isLast ? 5 : 3 });
+      if (reached.lv0 > 0 && !isOff(j)) pen.path([[X(j), floor + 6], [X(j), high]], (j === s.last + n ? .9 : .3) * begins, { color: ink.stream, width: j === s.last + n ? 5 : 3 });
     }
 
     // a closed block at work, and the whole tower: the looks of the last column in all heads, then every feed-forward
@@ -654,10 +631,8 @@ function stageOn(canvas) {
     tokens.forEach((token, j) => {
       const w = token === "↵" ? 0 : pen.width(token, big), gap = x && !/^[.,;:!?’”)]/.test(token) && !/["“(]$/.test(tokens[j - 1] ?? "") ? blank : 0;
       if (x + gap + w > most) { x = 0; line++; }
-      const begin = x ? x + gap : 0;
-      run.push([begin + w / 2, line]);
-      x = begin + w;
-      far = Math.max(far, x);
+      run.push([x + (x && gap) + w / 2, line]);
+      far = Math.max(far, x += (x && gap) + w);
     });
     return Object.assign(run, { wide: Math.min(most, far + 80), lines: line + 1, end: [x, line] });
   }
@@ -678,11 +653,9 @@ function stageOn(canvas) {
     /** Fits the canvas, of so many pixels of the screen. */
     fit(wide, high) {
       [canvas.width, canvas.height] = [wide, high];
-      const shown = canvas.clientWidth || 1;
-      size = shown < NARROW ? SMALL : WIDE;
-      W = size.across || shown;
-      scale = wide / W;
-      H = high / scale;
+      size = canvas.clientWidth < NARROW ? SMALL : WIDE;
+      W = size.across || canvas.clientWidth;
+      [scale, H] = [wide / W, high * W / wide];
       columns = place();
     },
   };
@@ -697,8 +670,6 @@ function ranked(probs) {
   });
 }
 
-// The card
-
 function player(el, model) {
   const data = () => model.get("data"), ask = asker({ model, el }), still = matchMedia("(prefers-reduced-motion: reduce)");
   const canvas = make("canvas", { role: "img" }), box = make("div", { class: "stage", tabindex: 0, role: "group", "aria-label": "The film; space plays, the arrow keys step", "data-lm-suppress-shortcuts": "true" }, canvas), stage = stageOn(canvas);
@@ -706,9 +677,8 @@ function player(el, model) {
   const time = make("input", { type: "range", min: 0, step: "any", "aria-label": "time" }), ticks = make("div", { class: "time" }, time), alert = make("p", { role: "alert" });
   const play = make("button", { type: "button", class: "play" }, "Play"), back = make("button", { type: "button", class: "plain", "aria-label": "one step back" }, "◀"), on = make("button", { type: "button", class: "plain", "aria-label": "one step on" }, "▶");
   const field = make("input", { type: "text", autocomplete: "off", spellcheck: "false" }), own = make("fieldset", { class: "needs-kernel own" }, make("label", { class: "field" }, "Your text", field, make("button", { type: "submit" }, "Run")));
-  const state = { text: null, t: null, speed: 1, isPlaying: false, said: -1, clock: 0 };
+  const state = { text: null, speed: 1, isPlaying: false };
   let s, steps, whole;
-
   const stepAt = () => steps.findLast(({ from }) => from <= state.t + 1e-9) ?? steps[0], endOf = (step) => step.from + step.seconds - .001;
 
   function show() {
@@ -792,8 +762,7 @@ function player(el, model) {
     if (data().text === state.text) return;
     const isFirst = state.text === null;
     s = read(data());
-    [state.block, state.head] = s.open;
-    state.text = s.text;
+    [state.block, state.head, state.text] = [...s.open, s.text];
     if (isFirst) field.value = s.text.trimStart();
     build();
     state.isPoster = isFirst;
