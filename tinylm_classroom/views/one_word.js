@@ -9,7 +9,7 @@ const LOOK = `
   .time { position: relative; height: 30px; margin: 4px 0 } .time input { position: relative; z-index: 1; width: 100%; height: 22px; margin: 0; accent-color: var(--accent); cursor: pointer } .time s { position: absolute; bottom: 0; width: 2px; height: 6px; background: var(--quiet); opacity: .6 }
   .bar { gap: 8px 18px; margin: 0 } .go { display: flex; gap: 6px } .go button { padding-inline: 12px; min-width: 44px } .go .play { min-width: 92px; font-weight: 700 }
   .segments label { padding: 4px 11px } .own .field { flex: 1 1 100%; flex-wrap: nowrap; min-width: 0 } .own input { flex: 1 1 120px; min-width: 0; padding: 4px 10px } .own button { padding: 4px 14px }
-  [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 6px 0 0 } [role=alert]:empty { display: none }
+  [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 6px 0 0 } [role=alert]:empty { margin: 0 }
   details { margin-top: 8px; font-size: var(--type-label) } summary { cursor: pointer; color: var(--quiet) } .list { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 6px 0 0 } .list button { padding: 0 6px; border: 0; background: none; color: var(--accent); text-align: left } .list span { padding-top: 1px }
   @container (max-width: 620px) { .stage { height: 430px } .name { padding: 0 } .bar { gap: 6px 10px } .say { min-height: 5.4em; font-size: 18px } .segments label { padding: 3px 9px } .list { grid-template-columns: 1fr } .go .play { min-width: 78px } }
 }`;
@@ -676,7 +676,7 @@ function player(el, model) {
   const say = make("p", { class: "say" }), name = make("p", { class: "name" }), heard = make("p", { class: "unseen", role: "status" }), bar = make("div", { class: "bar" }), list = make("div", { class: "list" });
   const time = make("input", { type: "range", min: 0, step: "any", "aria-label": "time" }), ticks = make("div", { class: "time" }, time), alert = make("p", { role: "alert" });
   const play = make("button", { type: "button", class: "play" }, "Play"), back = make("button", { type: "button", class: "plain", "aria-label": "one step back" }, "◀"), on = make("button", { type: "button", class: "plain", "aria-label": "one step on" }, "▶");
-  const field = make("input", { type: "text", autocomplete: "off", spellcheck: "false" }), own = make("fieldset", { class: "needs-kernel own" }, make("label", { class: "field" }, "Your text", field, make("button", { type: "submit" }, "Run")));
+  const field = make("input", { type: "text", autocomplete: "off", spellcheck: "false" }), own = make("fieldset", { class: "needs-kernel own" }, make("label", { class: "field" }, "Your own text", field, make("button", { type: "submit" }, "Run")));
   const state = { text: null, speed: 1, isPlaying: false };
   let s, steps, whole;
   const stepAt = () => steps.findLast(({ from }) => from <= state.t + 1e-9) ?? steps[0], endOf = (step) => step.from + step.seconds - .001;
