@@ -41,7 +41,8 @@ from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
 from .grading.sections import find_sections
 from .lesson.cover import is_covered
-from .lesson.links import without_links
+from .lesson.links import SETUP, without_links
+from .lesson.slides import is_prediction
 from .mistakes import MISTAKES, mistakes_content
 from .reading import READING, reading_content
 from .reference import TOP, write_reference
@@ -202,9 +203,9 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
             texts[-1] += before
             texts += after
             codes += [""] * len(after)
-        elif cell.cell_type == "code":
+        elif cell.cell_type == "code" and cell.id != SETUP:
             shown.append(_code_cell(cell, modules))
-            codes[-1] += f"\n{escape(cell.source)}"
+            codes[-1] += f"\n{escape(_legible(cell))}"
     content = led_to_anchors("\n".join(shown), page, prose.headings)
     content = NOTEBOOK.sub(r'href="\1.html"', content)
     said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
@@ -354,16 +355,21 @@ def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
 
 def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     code = ""
-    if cell.source.strip():
+    if _legible(cell).strip():
         code = f'<pre class="code"><code>{colored(cell.source)}</code></pre>'
     folded = "Code" if cell.metadata.get("jupyter", {}).get("source_hidden") else ""
     folded = "Imports" if only_imports(cell.source) else folded
-    if folded:
+    if code and folded:
         code = f"<details><summary>{folded}</summary>{code}</details>"
     outputs = "".join(output_html(output, modules) for output in cell.outputs)
     if is_covered(cell):
         outputs = f'<details class="answers"><summary>{COVERED}</summary>{outputs}</details>'
     return f'<div class="cell">{code}{outputs}</div>'
+
+
+def _legible(cell: NotebookNode) -> str:
+    """The code of a cell that a reader can read: a prediction is in ROT13."""
+    return "" if is_prediction(cell) else cell.source
 
 
 def _fill(
