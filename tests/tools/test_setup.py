@@ -351,6 +351,7 @@ NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0"
     ("cannot be written", f"{INSTALL} due to an OSError: [Errno 13] Permission denied: '/x'"),
     ("cannot be written", "OSError: [Errno 30] Read-only file system: '/x/.venv'"),
     ("no network", f"WARNING: Retry after connection broken by 'NameResolutionError(...)': /torch/\n{NO_TORCH}"),
+    ("without the module ssl", f"SSLError(\"the SSL module is not available.\")\n{NO_TORCH}"),
     ("does not exist for", NO_TORCH),
     ("requires a different Python'", "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below"),
     ("failed with 'no message'", ""),

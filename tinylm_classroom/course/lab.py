@@ -3,9 +3,9 @@
     python -m tinylm_lib lab [NN] [--work FOLDER] [--solutions] [options of JupyterLab]
 
 The copies lie in the work folder: FOLDER, or the one that the environment variable TINYLM_WORK
-names, or `work/` of the course. Kept parts, caches and JupyterLab's settings are there, too. A copy
+names, or work/ of the course. Kept parts, caches and JupyterLab's settings are there, too. A copy
 is made once and never overwritten after an edit: a newer lesson is put next to it. Started by a
-JupyterHub, `lab` becomes the server that the hub waits for.
+JupyterHub, this becomes the server that the hub waits for.
 """
 
 import argparse

@@ -117,7 +117,7 @@ def test_readme_and_lab_have_it_next_to_its_lesson(course, tmp_path, monkeypatch
 def test_the_site_has_its_page_and_leads_there_from_the_lesson_and_the_map(course, tmp_path):
     written = [path.name for path in site.export(course, tmp_path)]
     assert written[:2] == ["13_cache.html", "13_serving.html"]
-    link = '<p class="slides">More: <a href="13_serving.html">Serving</a></p>'
+    link = 'More: <a href="13_serving.html">Serving</a></p>'
     pages = {name: (tmp_path / name).read_text() for name in ("13_cache.html", "index.html", "13_serving.html")}
     assert link in pages["13_cache.html"] and link in pages["index.html"]
     assert (

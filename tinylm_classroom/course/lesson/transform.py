@@ -23,12 +23,13 @@ from .read import EVIDENCE_MARK, Cell, Lesson, essential, last_heading, solved, 
 
 MARKS_IN_A_ROW = re.compile(rf"(?:{EVIDENCE_MARK.pattern})+")
 PLAIN = "?,:&!()'"
-IN_ROT13 = """
+IN_ROT13 = '''
 # The question in ROT13: where cells are not folded, its answer would stand above it.
 import codecs
 
-eval(codecs.decode(r'''{}''', "rot13"))
-"""
+rot13 = r"""{}"""
+eval(codecs.decode(rot13, "rot13"))
+'''
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
