@@ -11,7 +11,7 @@
 # Before the class: if you have kept your own parts, run section 2, so that the card there is yours.
 
 # %% [markdown] tags=["note"]
-# **Say.** You have all the parts. Here they work on one sentence, from its letters to a word. Each → plays a step, and Page Down goes past the slide. Stop at the heads of block 2: until then the machine would have said *He*.
+# **Say.** You have all the parts. Here they work on one sentence, from its letters to a word. Each → plays one of 16 steps; with little time jump to the next slide (G, 3, Enter). Stop at the heads of block 2: until then the machine would have said *He*.
 #
 # **Ask.** Before the heads of block 2: "Which word does the full stop have to look at, so that the answer is right?"
 #

@@ -135,12 +135,12 @@ function filmOf(leaf) {
   return leaf.querySelector("[data-view=one_word] .tinylm-view")?.parentElement.film;
 }
 function stops() {
-  for (const place of find("[data-view=one_word]")) filmOf(place.closest(".leaf")).stops().forEach((step) => {
+  for (const place of find("[data-view=one_word]")) place.after(...filmOf(place.closest(".leaf")).stops().map((step) => {
     const stop = document.createElement("span");
     stop.className = "fragment stop";
     stop.dataset.step = step;
-    place.after(stop);
-  });
+    return stop;
+  }));
 }
 function film(fragment, isShown) {
   const leaf = fragment.closest(".leaf"), before = find(".stop.visible", leaf).at(-1);

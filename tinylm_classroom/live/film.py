@@ -30,7 +30,7 @@ def film(model: TransformerLM, ids: Tensor) -> dict[str, Tensor]:
     for block, found in zip(model.blocks, inside, strict=True):
         for sublayer, norm in (("attention", "attn_norm"), ("ffn", "ffn_norm")):
             places.append(found[f"{sublayer}_added" if block.final_norm else norm])
-    stream = torch.stack(places)[:, 0]  # (2L + 1, T, C)
+    stream = torch.stack(places)[:, 0]
     reads = [found["attn_norm"] for found in inside]
     if not model.blocks[0].final_norm:  # the norm comes after the addition
         reads = places[:-1:2]
@@ -48,7 +48,7 @@ def film(model: TransformerLM, ids: Tensor) -> dict[str, Tensor]:
     made["lengths"] = stream.norm(dim=-1)
     made["normed_lengths"] = made["normed"].norm(dim=-1)
     with evaluation_mode(model), torch.no_grad():
-        read = model.unembed(model.final_norm(stream[:, -1]))  # (2L + 1, V)
+        read = model.unembed(model.final_norm(stream[:, -1]))
     made["lens"] = softmax(read.double(), dim=-1)
     made["logits"] = first["head"][0, -1]
     return {name: x.detach().float().cpu() for name, x in made.items()}

@@ -216,7 +216,7 @@ def _opened(found: dict[str, Tensor]) -> list[int]:
     lens = found["lens"][:, found["lens"][-1].argmax()]
     gains = lens[1::2] - lens[:-1:2]
     block = int(gains.argmax())
-    weights = found["weights"][block]  # (H, T)
+    weights = found["weights"][block]
     looks = weights[:, 1:-1] if weights.shape[1] > 2 else weights
     return [block, int(looks.max(dim=-1).values.argmax())]
 
