@@ -62,7 +62,7 @@ def course(tmp_path_factory) -> Path:
 
 def test_it_is_built_once_without_a_deck_and_is_no_lesson(course):
     built = nbformat.read(course / "more" / "13_serving.ipynb", as_version=4)
-    assert built.cells[2].outputs[0].text == "2\n" and built.metadata.tinylm.lesson == "more/13_serving"
+    assert built.cells[3].outputs[0].text == "2\n" and built.metadata.tinylm.lesson == "more/13_serving"
     assert not any("slideshow" in cell.metadata for cell in built.cells) and not (course / "solutions").exists()
     assert lessons(course) == {"13": "cache"} and more(course) == ["13_serving"]
 
