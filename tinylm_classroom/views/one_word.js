@@ -28,8 +28,7 @@ const ease = (p) => clamp(p) ** 2 * (3 - 2 * clamp(p)), part = (p, from, to) => 
 const largest = (values) => values.reduce((best, x, at) => (x > values[best] ? at : best), 0), total = (values) => values.reduce((a, b) => a + b, 0);
 const percent = (p) => (p > 0 && p < .0005 ? "<0.1 %" : (p > .0995 && p < .9905) || p > .9995 ? `${Math.round(100 * p)} %` : `${fixed(100 * p, 1)} %`);
 const SIGNS = { ".": "the full stop", ",": "the comma", "↵": "the line end" };
-const plain = (token) => SIGNS[token] ?? (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`);
-const strong = (token) => `**${plain(token)}**`;
+const plain = (token) => SIGNS[token] ?? (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`), strong = (token) => `**${plain(token)}**`;
 
 /** The data of a text, with rows of numbers instead of the packed ones. */
 function read(data) {
