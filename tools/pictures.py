@@ -1,32 +1,53 @@
-"""Take the README's pictures of the model that writes, light and dark, from the site's front page;
-needs Chromium.
+"""Take the README's pictures, light and dark: the film of one word, and from the site's front page
+the model that writes; needs Chromium.
 
 python tools/pictures.py [--to FOLDER]        default: .github/views
 """
 
 import argparse
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from PIL import Image
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
+from tinylm_classroom.course.cells import views_script
 from tinylm_classroom.course.handout import find_chromium
 from tinylm_classroom.course.site import export
+from tinylm_classroom.display.theme import page_head
 from tinylm_classroom.folders import NOTEBOOKS
+from tinylm_classroom.views.base import json_in_html
+from tinylm_classroom.views.one_word import one_word
+from tinylm_lib.pretrained import load_pretrained
 
 PICTURES = Path(__file__).parents[1] / ".github" / "views"
 SCHEMES = ("light", "dark")
 WINDOW = {"width": 1280, "height": 900}
 SCALE = 2
 TOKENS = 50  # on the page when the next word depends on who has what
+STORY = "\nOne dark evening, calm Mia ran to Foxhollow."
+FILM = {"width": 900, "height": 700}
+MOMENTS = 11  # of each step
+MOMENT_MS = 140
+REST_MS = 2000  # at the end of a step, to read its sentence
+COLORS = 64
+# of the card only the sentence and the stage
+BARE = """body { margin: 0 }
+.one_word :is(.time, .bar, details, .large) { display: none !important }
+.tinylm-view.one_word { margin: 0 !important; border: 0 !important; border-radius: 0 !important }"""
+SEEK = """([i, part]) => {
+    const { film } = document.querySelector(".one_word").parentElement, step = film.steps()[i];
+    film.seek(step.from + step.seconds * part);
+}"""
 TICK_MS = 60  # shorter than the pause after any word, so that no word is missed
 
 
 def main() -> int:
-    """Write both pictures and print their paths; return the exit status."""
+    """Write all pictures and print their paths; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -49,6 +70,11 @@ def main() -> int:
             with writing(browser, index.as_uri(), scheme) as view:
                 view.screenshot(path=path)
             print(path)
+            path = folder / f"one-word-{scheme}"
+            with film(browser, film_page(Path(site)), scheme) as view:
+                view.screenshot(path=path.with_suffix(".png"))
+                save_film(list(moments(view)), path.with_suffix(".gif"))
+            print(path.with_suffix(".png"), path.with_suffix(".gif"), sep="\n")
         browser.close()
     return 0
 
@@ -82,6 +108,54 @@ def writing(browser: Browser, address: str, scheme: str) -> Iterator[Locator]:
     expect(view.locator(".say")).to_contain_text(f": {tokens.last.inner_text()} (")
     yield view
     page.close()
+
+
+def film_page(folder: Path) -> str:
+    """The address of a new page with the film alone."""
+    shipped = load_pretrained("storyworld")
+    data = json_in_html(one_word(shipped.model.eval(), shipped.tokenizer, STORY).data)
+    view = f'<div data-view="one_word"><script type="application/json">{data}</script></div>'
+    script = f"{views_script({'one_word'})}\ndrawView(document.querySelector('[data-view]'));"
+    page = f"{page_head('One word')}<style>{BARE}</style></head><body>{view}"
+    path = folder / "film.html"
+    path.write_text(f"{page}<script>{script}</script></body></html>", encoding="utf-8")
+    return path.as_uri()
+
+
+@contextmanager
+def film(browser: Browser, address: str, scheme: str) -> Iterator[Locator]:
+    """The film, which stands at the whole machine."""
+    page = browser.new_page(viewport=FILM, device_scale_factor=SCALE, color_scheme=scheme)
+    page.goto(address)
+    view = page.locator(".one_word")
+    expect(view.locator(".say")).not_to_be_empty()
+    page.wait_for_timeout(300)  # the stage takes the size of its card
+    yield view
+    page.close()
+
+
+def moments(view: Locator) -> Iterator[Image.Image]:
+    """Yields MOMENTS pictures of each step at which slides stop, and of the last one."""
+    stops, n_steps = view.evaluate(
+        "({ parentElement: { film } }) => [film.stops(), film.steps().length]"
+    )
+    for step in [*stops, n_steps - 1]:
+        for moment in range(1, MOMENTS + 1):
+            view.page.evaluate(SEEK, [step, min(moment / MOMENTS, 0.9999)])
+            view.page.wait_for_timeout(30)  # a word of the sentence fades in
+            yield Image.open(io.BytesIO(view.screenshot(scale="css"))).convert("RGB")
+
+
+def save_film(frames: list[Image.Image], path: Path) -> None:
+    """Write frames as one moving picture, in the colours of some of them."""
+    some = frames[:: max(1, len(frames) // 6)][:6]
+    sheet = Image.new("RGB", (frames[0].width, len(some) * frames[0].height))
+    for place, frame in enumerate(some):
+        sheet.paste(frame, (0, place * frame.height))
+    palette = sheet.quantize(COLORS, Image.Quantize.MEDIANCUT)
+    first, *others = (frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
+    times = [REST_MS if n % MOMENTS == 0 else MOMENT_MS for n in range(1, len(frames) + 1)]
+    first.save(path, save_all=True, append_images=others, duration=times, loop=0, optimize=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@
 # Before the class: if you have kept your own parts, run section 2, so that the card there is yours.
 
 # %% [markdown] tags=["note"]
-# **Say.** You have all the parts. Read the picture from the bottom to the top: ids go in, logits come out, and in between every part only adds to the stream. Read the column at the right as well: for Mia the word is wrong until the end.
+# **Say.** You have all the parts. Here they work on one sentence, from its letters to a word. Each → plays one of 16 steps; with little time jump to the next slide (G, 3, Enter). Stop at the heads of block 2: until then the machine would have said *He*.
+#
+# **Ask.** Before the heads of block 2: "Which word does the full stop have to look at, so that the answer is right?"
 #
 # **Usual answers.**
 # - *All parts are still there, so it must be better than nothing* (`reversed`): What did the last block read in training? What does it read now?
@@ -31,20 +33,22 @@
 import torch
 
 from tinylm_classroom import model_figures as figures
+from tinylm_classroom import one_word
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 
-# %% tags=["signature"] deck="For Mia the word is right only at the end"
-kite = "One sunny day, brave {} had a red kite."
-pair = ["Mia", "Carlos"]  # try ["Sofia", "Omar"]
-figures.whole_model(model, tokenizer, kite, pair)
+# %% [markdown]
+# **Your task:** play the film. Then type *Carlos* instead of *Mia*. At which step do the two films differ for the first time in what is read?
+
+# %% tags=["signature"] deck="One word through the machine: He, until block 2 looks at Mia"
+one_word(model, tokenizer, "\nOne dark evening, calm Mia ran to Foxhollow.")
 
 # %% [markdown]
-# Read it upwards. The **embedding** turns each id into a vector of the residual **stream** (lesson 09). Each **block** reads the stream twice through a norm, and adds to it twice, with attention and with its feed-forward. The **final norm** brings the vectors to one size, and the **head** (also *LM head*) gives every token of the vocabulary a score, its **logit**.
+# The **embedding** turns each id into a vector of the residual **stream** (lesson 09). Each **block** reads the stream twice through a norm, and adds to it twice, with attention and with its feed-forward. The **final norm** brings the vectors to one size, and the **head** (also *LM head*) gives every token of the vocabulary a score, its **logit**.
 #
-# At the right the head reads the stream too early. For Mia it would say *He* until the last block. Section 4 finds out why. First, the whole forward pass in code is a loop:
+# If the head reads the stream too early, it says *He* for both names. Only the attention of the last block makes *She* of it for Mia. Section 4 finds out why. First, the whole forward pass in code is a loop:
 
 
 # %% deck="A language model is a loop"
@@ -62,6 +66,7 @@ def forward(ids, blocks):
 # %% rows=["S0-39", "S0-42", "S1-25", "S4-3", "S4-27", "S4-28", "S4-29"] evidence="forward-pass" tried="exact"
 from tinylm_classroom import check, hint, keep, predict, trace
 
+kite = "One sunny day, brave {} had a red kite."
 ids = torch.tensor([tokenizer.encode("\n" + kite.format("Mia"))])  # (B, T)
 logits = forward(ids, model.blocks)  # (B, T, V)
 torch.testing.assert_close(logits, model(ids))
@@ -310,15 +315,9 @@ print(f"first loss: about {log(V) + std**2 * C / 2:.2f}")
 
 # %% [markdown]
 # ## 4. Where does the answer arise?
-# The final norm and the head can read the stream at any depth. This is the **logit lens** ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens)). **Your task:** click the column above the full stop, from the embedding upwards.
-
-# %% deck="Task: read the column above the full stop, from below"
-from tinylm_classroom import residual_view
-
-residual_view(model, tokenizer, "\nOne sunny day, Mia had a red kite.")
-
-# %% [markdown]
-# After blocks 0 and 1 it reads *He*, after block 2 *She*. Did the model take Mia for a boy at first? Then other names must give other readings there. StoryWorld has 40 names, and the first 20 take *She*.
+# The final norm and the head can read the stream at any depth, as the film does. This is the **logit lens** ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens)).
+#
+# After blocks 0 and 1 it read *He*, after block 2 *She*. Did the model take Mia for a boy at first? Then other names must give other readings there. StoryWorld has 40 names, and the first 20 take *She*.
 
 # %%
 from tinylm_classroom import capture
@@ -646,7 +645,7 @@ show(TransformerLM)
 # - Your count agrees with the built model to the last parameter. [[count-by-hand]]
 # - In four models of very different size the feed-forwards hold the most parameters. [[feed-forwards-hold-most]]
 #
-# *More*: [10 Choices](more/10_choices.ipynb) has a walk through every step of the model, tied heads, first weights, and counts that go wrong. Next you train a model yourself: lesson 11.
+# *More*: [10 Choices](more/10_choices.ipynb) has the film of another sentence, tied heads, first weights, and counts that go wrong. Next you train a model yourself: lesson 11.
 
 # %% [markdown]
 # ## Sources

@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from time import sleep
 import torch
-from tinylm_classroom import attention_view, control, predict, residual_view, sampling_view, shape_flow
+from tinylm_classroom import attention_view, control, one_word, predict, residual_view, sampling_view
 from tinylm_classroom import patch_view, token_view, training_view, watch
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.training.loop import Step
@@ -34,7 +34,7 @@ def updates():
     "widget-interact": 'control(lambda n=13: print(f"n is {n}"), n=(1, 20))',
     "attention": "attention_view(ready.model, ready.tokenizer, story, layer=2)",
     "sampling": "sampling_view(ready.model, ready.tokenizer, story)",
-    "shape-flow": "shape_flow(ready.model, ready.tokenizer, ' Carlos had a pink fan.')",
+    "one_word": "one_word(ready.model, ready.tokenizer, ' Carlos had a pink fan.')",
     "tokens": "token_view({'a story': story}, [ready.tokenizer])",
     "residual": "residual_view(ready.model, ready.tokenizer, story)",
     "patch": "patch_view(ready.model, ready.tokenizer, story, story[:-4] + 'gray', ('fan', 'book'))",
@@ -44,7 +44,7 @@ def updates():
     "training": "await training_view(updates(), ready.model, ready.tokenizer, total_steps=9999)",
 }
 SHOWN = [name for name in CELLS if name not in ("imports", "busy")]
-ASKING = ["attention", "shape-flow", "tokens", "residual", "patch"]  # by a text of the reader
+ASKING = ["attention", "one_word", "tokens", "residual", "patch"]  # by a text of the reader
 GONE = "The kernel was restarted or has stopped. Run the cells above and this cell again."
 BUSY = "The kernel has not answered yet: it is busy."
 NAME = "views.ipynb"

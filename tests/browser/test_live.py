@@ -14,6 +14,7 @@ from benchmarks import live
 from playwright.sync_api import Browser, Page
 from support.toys import evaluation_copy
 
+from tinylm_classroom.live.film import film
 from tinylm_classroom.live.record import live_record
 from tinylm_classroom.live.scripts import engine_script
 from tinylm_classroom.shapes.capture import capture
@@ -136,6 +137,24 @@ def test_logits_are_those_of_the_library_for_every_architecture(name, open_live)
     seen = unpacked(open_live(model).evaluate(READ_ALL, ids), model.config.vocab_size)
     print(f"{name}: {worst(seen, expected):.1e}, logits up to {expected.abs().max():.0f}")
     assert seen.shape == expected.shape and worst(seen, expected) < CLOSE
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_film_shows_what_the_library_computes_for_every_architecture(name, open_live):
+    model = random_model(**CONFIGS[name])
+    ids, page = random_ids(model, 9), open_live(model)
+    read = """async ids => {
+        const live = await tinylm.open(record);
+        await live.read([...ids].reverse());
+        const { film } = await live.read(ids, { film: true });
+        return Object.fromEntries(Object.entries(film).map(([name, rows]) => [name, plain(rows)]));
+    }"""
+    seen = page.evaluate(read, ids)
+    expected = film(oracle(model), torch.tensor(ids))
+    assert seen.keys() == expected.keys()
+    for part, values in expected.items():
+        found = torch.tensor(seen[part])
+        torch.testing.assert_close(found, values, atol=CLOSE, rtol=CLOSE, msg=lambda m, part=part: f"{part}: {m}")
 
 
 @pytest.mark.slow

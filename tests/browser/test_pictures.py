@@ -30,12 +30,28 @@ def test_the_page_shows_what_the_readme_says(chromium: Browser, tmp_path: Path, 
     assert (sum(map(int, re.findall(r"\d+", ink)[:3])) < 200) == (scheme == "light")
 
 
+@pytest.mark.browser
+def test_the_film_shows_what_the_readme_says(chromium: Browser, tmp_path: Path) -> None:
+    with pictures.film(chromium, pictures.film_page(tmp_path), "light") as view:
+        stops = view.evaluate("view => view.parentElement.film.stops()")
+        assert len(stops) == 16
+        told = []
+        for step in stops:
+            view.page.evaluate(pictures.SEEK, [step, 0.9999])
+            told.append(view.locator(".say").inner_text())
+    assert any("Mia gets 94 %" in text for text in told) and "gives *Mia* 94 % of its weight" in README
+    assert any("Read now, it says He, 92 %" in text for text in told) and "would be *He*" in README
+    assert any("She gets 100 %" in text for text in told) and "its exact probability is 100 %" in told[-1]
+
+
 @pytest.mark.parametrize("name", re.findall(r"\.github/views/[\w.-]+", README))
 def test_a_picture_of_the_readme_is_sharp_and_small(name: str) -> None:
     path = Path(__file__).parents[2] / name
-    assert path.stat().st_size < 600_000
+    is_film = path.suffix == ".gif"
+    assert path.stat().st_size < (1_500_000 if is_film else 600_000)
     with Image.open(path) as picture:
-        assert picture.width >= 1600  # twice the width that a page gives it
+        assert picture.width >= (900 if is_film else 1600)  # twice the width that a page gives it
+        assert getattr(picture, "n_frames", 1) > 100 or not is_film
 
 
 def test_without_a_browser_nothing_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:

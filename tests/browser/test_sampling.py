@@ -47,7 +47,7 @@ def slide(page: Page, name: str, value: float) -> None:
 def shares(page: Page) -> dict[str, str]:
     """What the chart says of each word shown."""
     read = "rows => rows.map(row => [row.firstChild.textContent, row.lastChild.textContent])"
-    return dict(page.locator(f"{VIEW} tbody tr:not(.cut)").evaluate_all(read))
+    return dict(page.locator(f"{VIEW} tbody tr:not(.cut, .none)").evaluate_all(read))
 
 
 def cuts(page: Page) -> list[str]:

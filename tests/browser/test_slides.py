@@ -18,7 +18,9 @@ from tinylm_classroom.course.lesson.slides import mark
 from tinylm_classroom.course.slides import write_slides
 from tinylm_classroom.display.cards import fold
 from tinylm_classroom.folders import NOTEBOOKS, lessons
+from tinylm_classroom.views.one_word import one_word
 from tinylm_classroom.views.predict import predict
+from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser
 
@@ -97,6 +99,27 @@ def test_the_slides_of_a_lesson_fit(open_deck, decks, number):
     n_slides = page.locator("section.leaf").count()
     print(f"{path.stem}: {n_slides} slides, {len(found)} findings", *found, sep="\n")
     assert found == []
+
+
+def test_a_film_plays_one_of_its_16_stops_at_each_key(open_made):
+    shipped = load_pretrained("storyworld")
+    view = one_word(shipped.model.eval(), shipped.tokenizer, "\nOne dark evening, calm Mia ran to Foxhollow.")
+    bundle = {kind: data for kind, data in view._repr_mimebundle_()[0].items() if "widget" not in kind}
+    film = v4.new_code_cell("", outputs=[v4.new_output("display_data", bundle)])
+    page = open_made({"A film": film, "After it": v4.new_markdown_cell("> It is over.")})
+    says = page.locator(".one_word .say")
+    expect(says).to_contain_text("the answer changed from Often to He to She")
+    for what in ("Which word comes next?", "Each token has an id", "picks a row of the embedding"):
+        page.keyboard.press("ArrowRight")
+        expect(says).to_contain_text(what)
+    page.keyboard.press("ArrowLeft")
+    expect(says).to_contain_text("Each token has an id")
+    for _ in range(14):
+        page.keyboard.press("ArrowRight")
+    expect(says).to_contain_text("A random number between 0 and 1")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getIndices().h") == 2
+    assert deck_findings(page, "00") == []
 
 
 def test_what_does_not_fit_is_found(open_made):

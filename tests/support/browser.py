@@ -44,8 +44,8 @@ import math
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_classroom import attention_view, cache_view, memory_view, patch_view, predict, residual_view, rope_view
-from tinylm_classroom import sampling_view, shape_flow, softmax_view, token_view, training_view
+from tinylm_classroom import attention_view, cache_view, memory_view, one_word, patch_view, predict, residual_view
+from tinylm_classroom import rope_view, sampling_view, softmax_view, token_view, training_view
 from tinylm_lib.pretrained import load_pretrained
 
 # %%

@@ -130,6 +130,23 @@ function narrow(leaf) {
   }
 }
 
+/** A view that is a film takes the keys of its slide: each plays the next step that is worth a stop. */
+function filmOf(leaf) {
+  return leaf.querySelector("[data-view=one_word] .tinylm-view")?.parentElement.film;
+}
+function stops() {
+  for (const place of find("[data-view=one_word]")) place.after(...filmOf(place.closest(".leaf")).stops().map((step) => {
+    const stop = document.createElement("span");
+    stop.className = "fragment stop";
+    stop.dataset.step = step;
+    return stop;
+  }));
+}
+function film(fragment, isShown) {
+  const leaf = fragment.closest(".leaf"), before = find(".stop.visible", leaf).at(-1);
+  if (isShown) filmOf(leaf).playTo(Number(fragment.dataset.step)); else filmOf(leaf).stand(before && Number(before.dataset.step));
+}
+
 function number() {
   find(".slides > section").forEach((column, h) => find(".leaf", column).forEach((leaf, v) => {
     leaf.dataset.number = `${h + 1}.${v + 1}`;
@@ -154,8 +171,10 @@ function print() {
 
 const INSIDE = ".tinylm-view, dialog";
 function keys() {
-  Reveal.on("fragmentshown", ({ fragment }) => fragment.matches(".answer") && answer(fragment.closest(".leaf"), true));
-  Reveal.on("fragmenthidden", ({ fragment }) => fragment.matches(".answer") && answer(fragment.closest(".leaf"), false));
+  for (const [event, isShown] of [["fragmentshown", true], ["fragmenthidden", false]]) Reveal.on(event, ({ fragment }) => {
+    if (fragment.matches(".answer")) answer(fragment.closest(".leaf"), isShown);
+    if (fragment.matches(".stop")) film(fragment, isShown);
+  });
   Reveal.addKeyBinding({ keyCode: 68, key: "D", description: "Light or dark" }, () => {
     const dark = getComputedStyle(page).colorScheme === "light dark" ? matchMedia("(prefers-color-scheme: dark)").matches : page.style.colorScheme === "dark";
     page.style.colorScheme = dark ? "light" : "dark";
@@ -186,6 +205,7 @@ window.addEventListener("load", () => {
   find(".leaf details").forEach(unfold);
   find("[data-view]").forEach((place) => { place.dataset.preventSwipe = ""; });
   find(".leaf").forEach(flow);
+  stops();
   number();
   if (!printed || !window.RevealNotes) find(".leaf").forEach((leaf) => answer(leaf, false));
   page.classList.remove("measuring");

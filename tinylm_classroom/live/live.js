@@ -8,7 +8,7 @@ const SLICE = 10; // milliseconds of work between two pauses
  * Resolves to { logits } of the next token, a Float32Array (V), and to what is wanted, as arrays of Float32Arrays:
  *   wants.attention: attention [layer][head][row], the weights (row + 1).
  *   wants.layers: layers [place], the logits (V) that final norm and head make of the last row of the stream there.
- *   wants.steps, a layer: steps { name: rows }, what the steps inside it return, and those before and after the blocks.
+ *   wants.film: film, everything that moves in the forward pass, by the names of `film`.
  *   wants.parts: stream [place][row] (C), queries [layer][head][row] (D), and keys and values likewise, of G heads.
  *   wants.rows: attention and parts of so many rows, the last ones; default all. While a text is written, 1 is quick.
  *   wants.changes: what is changed of the model for this read, as `Model.change` takes it. Default nothing.
@@ -22,7 +22,7 @@ async function open(record) {
 }
 
 /** Read ids, a generator that stops after each piece of work. Returns what `live.read` resolves to. */
-function* answer(model, ids, { attention, parts, layers, steps: inside, changes, rows: n_rows = ids.length }) {
+function* answer(model, ids, { attention, parts, layers, film: isFilm, changes, rows: n_rows = ids.length }) {
   const { n_layers, n_heads: H, n_kv_heads: G, d_head: D } = model.config, last = ids.length - 1;
   if (last < 0) throw new Error("There is nothing to read. Give at least one token id.");
   model.change(changes);
@@ -34,7 +34,7 @@ function* answer(model, ids, { attention, parts, layers, steps: inside, changes,
     yield;
   }
   const found = { logits: logits ?? model.logits(n_layers, last) };
-  if (inside !== undefined) found.steps = steps(model, inside);
+  if (isFilm) found.film = film(model);
   if (layers) found.layers = model.stream.map((_, place) => model.logits(place, last));
   const wanted = [...ids.keys()].slice(-n_rows);
   if (attention) {

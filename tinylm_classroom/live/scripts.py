@@ -7,7 +7,7 @@ from pathlib import Path
 LIVE_SCRIPTS = {
     "engine": ("Model", "unpackHalves"),
     "live": ("open", "serve"),
-    "steps": (),
+    "film": (),
     "tokenizers": ("tokenizer", "words"),
     "sampling": ("nextTokenProbs", "draw", "Generator"),
     "stories": ("StoryReader",),

@@ -1,145 +1,24 @@
-"""The pictures of lesson 10: the whole model and what it would say on the way, the blocks in
-another order, the first loss, where the gender of a name is, and where the parameters are. Depth
-runs upwards: the embedding is at the bottom.
+"""The pictures of lesson 10: the blocks in another order, the first loss, where the gender of a
+name is, and where the parameters are. Depth runs upwards: the embedding is at the bottom.
 """
 
 from collections.abc import Mapping, Sequence
 from math import log
-from typing import Any
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
 from torch import Tensor
 
 from tinylm_lib.model import TransformerLM
 
-from ..display.figures import arrow, axes, display, ink_on, unframed
+from ..display.figures import axes, display, ink_on, unframed
 from ..display.numbers import fixed
-from ..display.theme import AXIS_COLORS, HEAT, INK, LINE, QUIET, SERIES
-from ..shapes.capture import capture
-from .lettering import LEVEL, hide_axes, set_type, side_by_side
+from ..display.theme import AXIS_COLORS, HEAT, INK, QUIET, SERIES
+from .lettering import LEVEL, set_type, side_by_side
 
 TYPE = 20
 TITLE = 23
-STREAM = 3.55  # where the stream is, from left to right, in inches
-BLOCK = 1.12  # from one block to the next
-FIRST = 0.78  # where block 0 begins
-SIDES = {"attention": (-1, 0.14, 0.72, 1.65, "D"), "feed-forward": (1, 0.5, 0.72, 2.25, "F")}
 PARTS = ("token tables", "attention", "feed-forwards")
 GROUPS = {"embed": 0, "lm_head": 0, "attention": 1, "ffn": 2}
-
-
-def early_words(
-    model: TransformerLM, tokenizer: Any, text: str
-) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-    """The next word and its probability, if the final norm and the head read the stream of the
-    last token at the embedding, and after each block; and the three largest logits at the end.
-    """
-    ids = torch.tensor([tokenizer.encode("\n" + text)])  # (B, T)
-    caught = capture(model, ids)
-    depths = ["embed", *(f"blocks.{i}" for i in range(model.config.n_layers))]
-    found = []
-    with torch.no_grad():
-        for depth in depths:
-            logits = model.unembed(model.final_norm(caught.outputs[depth]))[0, -1]  # (V)
-            best = int(logits.argmax())
-            found.append((tokenizer.decode([best]).strip(), float(logits.softmax(-1)[best])))
-    best = caught.logits[0, -1].topk(3)
-    words = [tokenizer.decode([token]).strip() for token in best.indices.tolist()]
-    return found, list(zip(words, best.values.tolist(), strict=True))
-
-
-def whole_model(model: TransformerLM, tokenizer: Any, text: str, names: Sequence[str]) -> None:
-    """Shows the model as one stream with its parts, from the ids at the bottom to the logits at
-    the top, and the next word that the head would say at each depth, for each of two names.
-
-    text: with `{}` where the name comes.
-    """
-    title = "One stream, and three blocks that add to it"
-    n = model.config.n_layers
-    read = {name: early_words(model, tokenizer, text.format(name)) for name in names}
-    ids = tokenizer.encode("\n" + text.format(names[0]))
-    top = FIRST + n * BLOCK
-    depths = [FIRST - 0.1 + i * BLOCK for i in range(n + 1)]
-    with axes(title, "parts of the model", "depth", (11.4, 5.8)) as (figure, ax):
-        arrow(ax, (STREAM, 0.3), (STREAM, top + 0.71), "C", width=5)
-        for i in range(n):
-            _draw_block(ax, FIRST + i * BLOCK, f"block {i}")
-        for part, high, width, letter in (
-            ("embedding", 0.28, 1.95, "V"),
-            ("final norm", top + 0.22, 1.85, ""),
-            ("head", top + 0.9, 0.95, "V"),
-        ):
-            _draw_part(ax, STREAM, high, width, part, letter)
-        ax.text(0, 0.28, f"ids {', '.join(map(str, ids[:2]))} ...", va="center", size=TYPE)
-        arrow(ax, (2.02, 0.28), (STREAM - 1.0, 0.28), "B", width=2.4)
-        arrow(ax, (STREAM + 0.5, top + 0.9), (STREAM + 1.0, top + 0.9), "B", width=2.4)
-        words = ", ".join(f"{word} {fixed(value, 1)}" for word, value in read[names[0]][1])
-        ax.text(STREAM + 1.1, top + 0.9, f"logits {words} ...", va="center", size=TYPE)
-        for column, name in enumerate(names):
-            across = 8.72 + 1.83 * column
-            ax.text(across, top + 0.37, name, ha="center", va="center", size=TYPE, weight="bold")
-            for high, (word, prob) in zip(depths, read[name][0], strict=True):
-                _draw_reading(ax, across, high, word, prob)
-        ax.hlines(depths, STREAM + 0.15, 7.75, color=QUIET, linewidth=1.8, linestyle=":")
-        ax.set(xlim=(-0.05, 11.35), ylim=(0, top + 1.15))
-        ax.title.set_size(TITLE)
-        hide_axes(ax)
-    rows = ["embedding", *(f"block {i}" for i in range(n))]
-    said = {name: [f"{word} {fixed(prob, 2)}" for word, prob in read[name][0]] for name in names}
-    told = "; ".join(f"for {name} {', '.join(words)}" for name, words in said.items())
-    display(
-        figure,
-        alt=(
-            f"Diagram, to be read upwards: ids, embedding, {n} blocks, final norm, head, logits. "
-            "In each block attention and feed-forward read the stream through a norm and are added "
-            f"to it. The next word if the head read the stream here: {told}."
-        ),
-        caption=(
-            "Read it upwards. At the right: the word that the head would say after "
-            f"*{text.format('...')}*, if it read the stream at this height already."
-        ),
-        table={"read after": rows, **said},
-    )
-
-
-def _draw_part(ax: Axes, x: float, y: float, width: float, name: str, letter: str) -> None:
-    """A box of a fixed size around a name, framed in the colour of an axis letter or in ink."""
-    edge = AXIS_COLORS[letter].light if letter else INK
-    style = {"boxstyle": "round,pad=0,rounding_size=0.08", "fc": "white", "ec": edge, "lw": 2}
-    ax.add_patch(FancyBboxPatch((x - width / 2, y - 0.2), width, 0.4, zorder=5, **style))
-    ax.text(x, y, name, ha="center", va="center_baseline", size=TYPE, zorder=6)
-
-
-def _draw_block(ax: Axes, low: float, name: str) -> None:
-    """Attention at the left and the feed-forward above it at the right: each reads the stream
-    through a norm, and what it returns is added.
-    """
-    style = {"boxstyle": "round,pad=0,rounding_size=0.1", "fc": "#f3f6f9", "ec": LINE, "lw": 1.2}
-    ax.add_patch(FancyBboxPatch((0, low), 7.62, BLOCK - 0.2, zorder=0, **style))
-    ax.text(0.12, low + 0.68, name, va="center", size=TYPE, weight="bold")
-    for part, (side, start, norm, width, letter) in SIDES.items():
-        y = low + start
-        x = STREAM + side * (1.75 + width / 2 - 0.1)
-        inner = x - side * width / 2  # the side of the part that faces the stream
-        arrow(ax, (STREAM, y), (inner, y), letter, width=2.4)
-        arrow(ax, (inner, y + 0.3), (STREAM + side * 0.12, y + 0.3), letter, width=2.4)
-        _draw_part(ax, x, y + 0.13, width, part, letter)
-        box = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": INK, "lw": 1.4}
-        where = {"ha": "center", "va": "center", "zorder": 6}
-        ax.text(STREAM + side * norm, y - 0.005, "norm", size=TYPE, bbox=box, **where)
-        plus = {"boxstyle": "circle,pad=-0.12", "fc": INK, "ec": "none"}
-        bold = {"size": TYPE, "color": "white", "weight": "bold", **where, "zorder": 7}
-        ax.text(STREAM, y + 0.3, "+", bbox=plus, **bold)
-
-
-def _draw_reading(ax: Axes, across: float, high: float, word: str, prob: float) -> None:
-    """A word and its probability, on a ground that is darker for a larger probability."""
-    color = HEAT(prob)
-    ground = {"boxstyle": "round,pad=0.22", "facecolor": color, "edgecolor": "none"}
-    style = {"size": TYPE, "ha": "center", "va": "center", "color": ink_on(color)}
-    ax.text(across, high, f"{word} {fixed(prob, 2)}", bbox=ground, **style)
 
 
 def orders(losses: Mapping[str, Sequence[float]]) -> None:

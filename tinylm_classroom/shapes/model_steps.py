@@ -24,24 +24,18 @@ from .model_trace import UNCHANGING
 class ModelStep:
     """One step: a module of the model by its name, or an operation between modules.
 
-    axes, weight: what it returns and its matrix or gain, in letters, products as `H*D`; `{t}` in
-    `says` is a token and `{fact}` something about it, `unread` where there is no text. parameters,
-    flops: for one text, all inside included.
-    depth: 0 in the model, 1 in a block, 2 in a sublayer. on_stream: what it returns is the stream
-    itself.
+    axes, weight: what it returns and its matrix or gain, in letters, products as `H*D`.
+    parameters, flops: for one text, all inside included. depth: 0 in the model, 1 in a block, 2 in
+    a sublayer.
     """
 
     name: str
-    title: str
     axes: str
     weight: str
-    says: str
-    unread: str = ""
     depth: int = 0
     parameters: int = 0
     flops: int = 0
     times: int = 1
-    on_stream: bool = False
 
     def shape(self, sizes: Letters) -> tuple[int, ...]:
         """The shape of what it returns, in numbers."""
@@ -55,70 +49,42 @@ def sized(axes: str, sizes: Letters) -> tuple[int, ...]:
     )
 
 
-# What each step is called, what it returns, its weight, and what happens to one token there; {C}
-# and so on are sizes.
+# What each step returns, and its weight.
 _KNOWN = (
-    ("ids", "token ids", "B T", "",
-     "{t} is token {fact}: its letters are gone, a number is left.", "a number"),
-    ("embed", "embedding", "B T C", "V C",
-     "{t} becomes a vector of {C} numbers: {fact} of the table.", "one row"),
-    ("scaled", "× √C", "B T C", "", "{t}: all its numbers are multiplied by √C, the root of {C}."),
-    ("position", "+ position", "B T C", "",
-     "{t} gets the vector of its position added: order counts from here on."),
-    ("block", "block", "B T C", "",
-     "{t} passes through the blocks: each adds to its vector, none changes its shape."),
-    ("attn_norm", "norm", "B T C", "C",
-     "{t}: a copy of its vector is brought to one size, for attention to read."),
-    ("attention", "attention", "B T C", "",
-     "{t} looks back and fetches from the words before it what fits."),
-    ("q_proj", "queries", "B T H*D", "H*D C",
-     "{t} asks: its query has {D} numbers in each of {H} heads."),
-    ("k_proj", "keys", "B T G*D", "G*D C",
-     "{t} can be found: its key has {D} numbers in each of {G} heads."),
-    ("v_proj", "values", "B T G*D", "G*D C",
-     "{t} has something to give: its value, which others take along."),
-    ("split", "split into heads", "B H T D", "",
-     "{t}: nothing is computed, its query is only cut into {H} heads."),
-    ("q_norm", "norm of queries", "B H T D", "D",
-     "{t}: its query is brought to one size in each head."),
-    ("k_norm", "norm of keys", "B G T D", "D", "{t}: its key is brought to one size in each head."),
-    ("rotation.q", "rotate queries", "B H T D", "",
-     "{t}: its query is rotated by angles that belong to position {fact}.", "its own"),
-    ("rotation.k", "rotate keys", "B G T D", "",
-     "{t}: its key is rotated by angles that belong to position {fact}.", "its own"),
-    ("scores", "scores q · k ÷ √D", "B H T S", "",
-     "{t} compares its query with the key of every word."),
-    ("masked", "mask", "B H T S", "", "{t} may not look at {fact}.", "what comes later"),
-    ("weights", "softmax", "B H T S", "",
-     "{t} turns its scores into weights. {fact}", "Every row sums to 1."),
-    ("mixed", "mix the values", "B H T D", "",
-     "{t} adds up the values with these weights: one sum in each head."),
-    ("merged", "heads side by side", "B T H*D", "",
-     "{t}: nothing is computed, its {H} heads are side by side again."),
-    ("o_proj", "output", "B T C", "C H*D",
-     "{t}: what its heads brought becomes one vector, as wide as the stream."),
-    ("attention_added", "add to the stream", "B T C", "",
-     "{t}: what attention fetched is added to its vector."),
-    ("ffn_norm", "norm", "B T C", "C",
-     "{t}: a copy of its vector is brought to one size, for the feed-forward to read."),
-    ("ffn", "feed-forward", "B T C", "", "{t} is worked on alone, without a look at other words."),
-    ("gate_proj", "gate", "B T F", "F C",
-     "{t}: {F} numbers say how far each of the next {F} may pass."),
-    ("activated", "activation", "B T F", "",
-     "{t}: what is clearly negative goes to 0, what is positive passes."),
-    ("up_proj", "up", "B T F", "F C", "{t}: its {C} numbers become {F}."),
-    ("gated", "gate × up", "B T F", "", "{t}: each of its {F} numbers is multiplied by its gate."),
-    ("down_proj", "down", "B T C", "C F", "{t}: its {F} numbers become {C} again."),
-    ("ffn_added", "add to the stream", "B T C", "",
-     "{t}: what the feed-forward made is added to its vector."),
-    ("final_norm", "final norm", "B T C", "C",
-     "{t}: its vector, grown on the way, is brought to one size."),
-    ("head", "head: logits", "B T V", "V C",
-     "{t}: a score for each of {V} tokens. {fact}", "The highest is the best guess."),
-)  # fmt: skip
+    ("ids", "B T", ""),
+    ("embed", "B T C", "V C"),
+    ("scaled", "B T C", ""),
+    ("position", "B T C", ""),
+    ("block", "B T C", ""),
+    ("attn_norm", "B T C", "C"),
+    ("attention", "B T C", ""),
+    ("q_proj", "B T H*D", "H*D C"),
+    ("k_proj", "B T G*D", "G*D C"),
+    ("v_proj", "B T G*D", "G*D C"),
+    ("split", "B H T D", ""),
+    ("q_norm", "B H T D", "D"),
+    ("k_norm", "B G T D", "D"),
+    ("rotation.q", "B H T D", ""),
+    ("rotation.k", "B G T D", ""),
+    ("scores", "B H T S", ""),
+    ("masked", "B H T S", ""),
+    ("weights", "B H T S", ""),
+    ("mixed", "B H T D", ""),
+    ("merged", "B T H*D", ""),
+    ("o_proj", "B T C", "C H*D"),
+    ("attention_added", "B T C", ""),
+    ("ffn_norm", "B T C", "C"),
+    ("ffn", "B T C", ""),
+    ("gate_proj", "B T F", "F C"),
+    ("activated", "B T F", ""),
+    ("up_proj", "B T F", "F C"),
+    ("gated", "B T F", ""),
+    ("down_proj", "B T C", "C F"),
+    ("ffn_added", "B T C", ""),
+    ("final_norm", "B T C", "C"),
+    ("head", "B T V", "V C"),
+)
 _STEPS = {step[0]: ModelStep(*step) for step in _KNOWN}
-_ON_THE_STREAM = "{t}: its vector itself, after the addition, is brought to one size."
-_TIED = " The table of the embedding is used again."
 # What happens inside a sublayer, by its class, and where the additions are.
 _INSIDE = {
     Attention: (
@@ -142,12 +108,12 @@ def model_steps(config: ModelConfig, seq_len: int) -> list[ModelStep]:
         model = TransformerLM(dataclasses.replace(config, n_layers=1))
         order = list(capture(model, torch.zeros(1, 1, dtype=torch.long)).outputs)
     step = partial(_step, seq_len)
-    steps = [step("ids"), step("embed", model.embed, on_stream=True)]
+    steps = [step("ids"), step("embed", model.embed)]
     if config.scale_embeddings:
-        steps.append(step("scaled", on_stream=True))
+        steps.append(step("scaled"))
     if not _unchanged(model.position):
         rows = " ".join(f"{p.shape[0]} C" for p in model.position.parameters())
-        steps.append(step("position", model.position, on_stream=True, weight=rows))
+        steps.append(step("position", model.position, weight=rows))
     steps += _block_steps(
         model.blocks[0],
         [name.partition("blocks.0.")[2] for name in order],
@@ -157,9 +123,8 @@ def model_steps(config: ModelConfig, seq_len: int) -> list[ModelStep]:
     if not _unchanged(model.final_norm):
         steps.append(step("final_norm", model.final_norm))
     flops = 2 * seq_len * model.embed.weight.numel()
-    tied = model.lm_head is None
-    if tied:
-        return [*steps, step("head", flops=flops, weight="", says=_STEPS["head"].says + _TIED)]
+    if model.lm_head is None:
+        return [*steps, step("head", flops=flops, weight="")]
     return [*steps, step("head", model.lm_head, flops=flops)]
 
 
@@ -174,13 +139,12 @@ def _block_steps(
         if type(part) in _INSIDE:
             below = _steps_inside(part, seq_len)
             steps += [step(name, part, flops=sum(each.flops for each in below)), *below]
-            steps.append(step(f"{name}_added", on_stream=True))
+            steps.append(step(f"{name}_added"))
         elif not _unchanged(part):
-            said = {} if block.final_norm else {"says": _ON_THE_STREAM, "on_stream": True}
-            steps.append(step(name, part, **said))
+            steps.append(step(name, part))
     top = [each for each in steps if each.depth == 1]
     counts = {name: sum(getattr(each, name) for each in top) for name in ("parameters", "flops")}
-    whole = step("block", depth=0, on_stream=True, **counts)
+    whole = step("block", depth=0, **counts)
     return [dataclasses.replace(each, times=n_layers) for each in [whole, *steps]]
 
 

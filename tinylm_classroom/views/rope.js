@@ -1,35 +1,16 @@
 // Rotary positions: pairs of numbers that turn with the position, and what their turning does to a score.
 
-// How a head may be turned: angles in the order of one layout, partners by that of the same or, by mistake, of another.
-const WAYS = { interleaved: ["interleaved", "interleaved"], halves: ["halves", "halves"], "mixed up": ["interleaved", "halves"] };
 const SPANS = [128, 2048, 32768], FINEST = 1 / 300; // positions that the bank shows; of its width, the shortest turn that is drawn
-const MOVES = 1000, STARTS = [0, 40, 400], WAVES = 10_000;
+const MOVES = 1000, WAVES = 10_000;
 const TITLES = {
-  pair: "A position rotates each pair of numbers",
   bank: "Fast pairs repeat, slow ones hardly move",
   score: "The score knows the distance, not the position",
-  layout: "Which two numbers form a pair?",
 };
 const CARD = `
 .tinylm-view.rope { --q: var(--series-1); --k: var(--series-2); --c0: var(--deep); --c2: var(--pale); --c4: var(--deep-negative);
   --c1: color-mix(in srgb, var(--middle) 70%, var(--deep)); --c3: color-mix(in srgb, var(--middle-negative) 70%, var(--deep-negative));
 .slide input { width: 150px }
-.sides { display: grid; grid-template-columns: minmax(0, 380px) minmax(0, 1fr); gap: 16px 36px; align-items: center }
-.sides svg { display: block; width: 100%; max-width: 380px; margin: 0 auto }
-.sides text { font-size: 20px; font-weight: 700 }
 .say { min-height: 2.7em }
-.rim { fill: none; stroke: var(--line); stroke-width: 1.5 }
-.spoke { stroke: var(--line); stroke-width: 1 }
-.hand { stroke-width: 4.5; stroke-linecap: round; fill: none }
-.was { stroke-width: 3.5; stroke-dasharray: 1 8; stroke-linecap: round }
-.coil { fill: none; stroke: var(--quiet); stroke-width: 1.5 }
-.dials { display: grid; grid-template-columns: repeat(8, 1fr); gap: 6px; margin: 16px 0 6px }
-.dials button { display: block; padding: 3px 0 1px; border: 1px solid transparent; border-radius: 8px; background: none; color: var(--ink);
-  font-size: var(--type-small); line-height: 1.2; text-align: center }
-.dials button:hover { background: var(--soft) }
-.dials [aria-pressed="true"] { background: var(--soft); border-color: var(--focus); box-shadow: 0 0 0 1px var(--focus); font-weight: 700 }
-.dials svg { width: 40px; height: 40px }
-.dials line { stroke: var(--accent); stroke-width: 3.5; stroke-linecap: round }
 table { width: auto; table-layout: auto; border-collapse: collapse; margin: 0 0 4px; font-variant-numeric: tabular-nums }
 :is(thead, tbody) :is(th, td) { width: auto; height: auto; padding: 5px 22px 5px 0; font-size: var(--type-text); font-weight: 400; line-height: 1.35; text-align: right;
   vertical-align: baseline; cursor: auto; color: var(--ink); border: 0; border-bottom: 1px solid var(--line); border-radius: 0; background: none; white-space: nowrap }
@@ -59,14 +40,7 @@ tr.on > * { font-weight: 700 }
 .plot .dashed { stroke-dasharray: 8 6 }
 .plot .at { stroke: var(--focus); stroke-width: 2 }
 .plot circle { fill: var(--paper); stroke: var(--focus); stroke-width: 3 }
-.arcs { display: block; overflow: visible }
-.arcs path { fill: none; stroke: var(--quiet); stroke-width: 1.5; opacity: .7 }
-.arcs .on { stroke: var(--focus); stroke-width: 4; opacity: 1 }
-.numbers { display: flex; margin: 0 0 4px }
-.numbers span { flex: 1 1 0; min-width: 0; height: 34px; line-height: 34px; font-size: var(--type-small); text-align: center; border-right: 1px solid var(--paper); border-radius: 4px }
-.numbers .on { box-shadow: 0 0 0 3px var(--focus); z-index: 1 }
 .gap { margin-bottom: 20px }
-@container (max-width: 860px) { .sides { grid-template-columns: minmax(0, 1fr) } .sides svg { max-width: 300px } }
 }
 `;
 
@@ -89,10 +63,10 @@ function places(D, layout) {
   return of;
 }
 
-/** x turned to a position, one of WAYS as the indices of angles and of partners. */
-const turn = (x, position, speeds, [angles, partners]) => x.map((z, c) => {
-  const { pair, sign } = angles[c], a = position * speeds[pair];
-  return z * Math.cos(a) + x[partners[c].partner] * sign * Math.sin(a);
+/** x turned to a position; pairs: what `places` says of each coordinate. */
+const turn = (x, position, speeds, pairs) => x.map((z, c) => {
+  const { pair, partner, sign } = pairs[c], a = position * speeds[pair];
+  return z * Math.cos(a) + x[partner] * sign * Math.sin(a);
 });
 
 /** The fixed waves of a position, to be added: a sine and a cosine for each pair. */
@@ -105,24 +79,14 @@ function table(head, rows, on) {
       make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))))));
 }
 
-/** An arrow from the middle to (x, y), y upwards. */
-function arrow(x, y, color, name) {
-  const length = Math.hypot(x, y) || 1e-9, [u, v] = [x / length, y / length], wing = Math.min(12, length / 2);
-  const at = (along, aside) => `${x - u * along - v * aside},${-(y - v * along + u * aside)}`;
-  const head = draw("path", { class: "hand", style: `stroke: ${color}`, d: `M0,0 L${x},${-y} M${at(wing, wing * .6)} L${x},${-y} L${at(wing, -wing * .6)}` });
-  return [head, draw("text", { x: x + 17 * u, y: -(y + 17 * v) + 7, "text-anchor": "middle", style: `fill: ${color}` }, name)];
-}
-
 function mount(el, data) {
-  const { q, k } = data, D = q.length, pairs = D / 2;
-  const ways = Object.fromEntries(Object.entries(WAYS).map(([name, two]) => [name, two.map((layout) => places(D, layout))]));
-  const state = { part: data.part, pair: Math.min(3, pairs - 1), position: 12, base: data.base, distance: data.offset, moved: 0, span: SPANS[0], layout: data.layout };
+  const { q, k } = data, D = q.length, pairs = D / 2, of = places(D, data.layout);
+  const state = { part: data.part, pair: Math.min(3, pairs - 1), position: 12, base: data.base, distance: data.offset, moved: 0, span: SPANS[0] };
   const title = make("p", { class: "title" }), sub = make("p", { class: "sub" }), say = make("p", { class: "say" });
   const controls = make("div", { class: "bar" }), stage = make("div"), live = make("p", { class: "unseen", role: "status" });
 
   const speeds = () => frequencies(D, state.base);
-  const turnedScore = (start, distance = state.distance, way = data.layout) =>
-    dot(turn(q, start + distance, speeds(), ways[way]), turn(k, start, speeds(), ways[way]));
+  const turnedScore = (start, distance = state.distance) => dot(turn(q, start + distance, speeds(), of), turn(k, start, speeds(), of));
   const waves = range(MOVES + data.reach + 1).map((p) => wave(p, frequencies(D, WAVES)));
   const addedScore = (start, distance) => q.reduce((sum, x, c) => sum + (x + waves[start + distance][c]) * (k[c] + waves[start][c]), 0);
   const line = (score, start) => range(data.reach + 1).map((distance) => score(start, distance));
@@ -142,46 +106,6 @@ function mount(el, data) {
     input.value = value;
     input.dispatchEvent(new Event("input"));
   };
-  const layouts = segments("Layout", "layout", Object.keys(WAYS).map((way) => [way, way]), state.layout, (layout) => set({ layout }));
-
-  // One pair: a dial, and all pairs as small dials.
-  const dial = draw("svg", { viewBox: "-178 -178 356 356", role: "img" });
-  const dials = range(pairs).map((i) => {
-    const hand = draw("line", { x1: 0, y1: 0, x2: 19, y2: 0 });
-    return { hand, button: make("button", { type: "button", onclick: () => put("pair", i) },
-      draw("svg", { viewBox: "-24 -24 48 48", "aria-hidden": "true" }, draw("circle", { class: "rim", r: 22 }), hand), make("div", {}, String(i))) };
-  });
-  const facts = make("div"), heard = make("div");
-  const pairPart = make("div", { class: "sides" }, dial, make("div", {}, heard, facts, make("div", { class: "dials", role: "group", "aria-label": "all pairs" }, ...dials.map(({ button }) => button)),
-    make("p", { class: "key" }, make("span", {}, "all pairs, each started at 3 o’clock: the first are fast, the last hardly move"))));
-
-  function showPair() {
-    const theta = state.position * speeds()[state.pair], rest = theta % (2 * Math.PI), turns = Math.floor(theta / (2 * Math.PI));
-    const [at] = ways[data.layout], a = at.findIndex(({ pair }) => pair === state.pair), b = at[a].partner;
-    const both = [q, k].map((x) => [[x[a], x[b]], [a, b].map((c) => turn(x, state.position, speeds(), ways[data.layout])[c])]);
-    const scale = 140 / Math.max(...both.map(([[x, y]]) => Math.hypot(x, y)), 1e-9);
-    const [from, coil, steps] = [Math.atan2(q[b], q[a]), 34, 24 * (turns + 1)];
-    const points = range(steps + 1).map((n) => {
-      const at = from + (theta * n) / steps, r = coil + (turns ? (30 * n) / steps : 0);
-      return `${(r * Math.cos(at)).toFixed(1)},${(-r * Math.sin(at)).toFixed(1)}`;
-    });
-    const was = both.map(([[x, y]], n) => draw("line", { class: "was", x2: x * scale, y2: -y * scale, style: `stroke: var(--${"qk"[n]})` }));
-    dial.replaceChildren(draw("circle", { class: "rim", r: 170 }), draw("line", { class: "spoke", x1: -170, x2: 170 }), draw("line", { class: "spoke", y1: -170, y2: 170 }),
-      draw("path", { class: "coil", d: `M${points.join(" L")}` }), ...was, ...both.flatMap(([, [x, y]], n) => arrow(x * scale, y * scale, `var(--${"qk"[n]})`, "qk"[n])));
-    dial.setAttribute("aria-label", `pair ${state.pair} of q and k, dotted before and solid after the rotation`);
-    const degrees = Math.round((rest * 180) / Math.PI), whole = turns ? `${turns} full circle${turns > 1 ? "s" : ""} and ${degrees}°` : `${degrees}°`;
-    say.replaceChildren(...prose(`Position ${state.position} rotates pair ${state.pair} by **${fixed(theta, 3)} radians**: ${whole}.`));
-    const two = ([x, y]) => `${fixed(x, 3)}, ${fixed(y, 3)}`, products = [0, 1].map((n) => fixed(dot(both[0][n], both[1][n]), 3));
-    facts.replaceChildren(table(["", "before, dotted", `at position ${state.position}`],
-      [...both.map(([before, after], n) => [`${"qk"[n]}, numbers ${a} and ${b}`, two(before), two(after)]), ["q · k of this pair", ...products]]));
-    dials.forEach(({ hand, button }, i) => {
-      const angle = state.position * speeds()[i];
-      hand.setAttribute("x2", (19 * Math.cos(angle)).toFixed(2));
-      hand.setAttribute("y2", (-19 * Math.sin(angle)).toFixed(2));
-      button.setAttribute("aria-pressed", String(i === state.pair));
-      button.setAttribute("aria-label", `pair ${i}, rotated by ${Math.round((angle * 180) / Math.PI)}°`);
-    });
-  }
 
   // The bank: one row for each pair, its cosine as a gradient that repeats with its wavelength.
   const height = Math.max(7, Math.floor(352 / pairs)), each = Math.ceil(pairs / 16);
@@ -270,45 +194,9 @@ function mount(el, data) {
     compared.replaceChildren(table(["q · k", two(0), two(state.moved), "difference"], Object.keys(lines).map((name, n) => [name, ...values[n].map((s) => fixed(s, 3)), change[n]])));
   }
 
-  // The layouts: which coordinate turns with which.
-  const arcs = draw("svg", { class: "arcs", role: "img", height: 110 });
-  const numbers = range(D).map((c) => make("span", { class: "shade" }, String(c))), scores = make("div");
-  const layoutPart = make("div", {}, arcs, make("div", { class: "numbers", "aria-hidden": "true" }, ...numbers),
-    make("p", { class: "key gap" }, make("span", {}, "boxes: the ", String(D), " numbers of q, and of k"), make("span", {}, "arc: two numbers rotated together"), make("span", {}, "colour: their speed, slow", make("i", { class: "ramp" }), "fast")), scores);
-
-  function showLayout() {
-    const [angles, partners] = ways[state.layout], mixed = WAYS[state.layout][0] !== WAYS[state.layout][1];
-    const width = Math.max(300, stage.clientWidth || 680), a = partners.findIndex(({ pair }) => pair === state.pair), b = partners[a].partner;
-    const middle = (c) => ((c + 0.5) * width) / D;
-    const starts = range(D).filter((c) => partners[c].partner > c && c !== a);
-    arcs.setAttribute("width", width);
-    arcs.replaceChildren(...[...starts, a].map((c) => {
-      const [from, to] = [middle(c), middle(partners[c].partner)], up = Math.min(136, 30 + (to - from) * 0.45);
-      return draw("path", { class: c === a ? "on" : "", d: `M${from},108 C${from},${108 - up} ${to},${108 - up} ${to},108` });
-    }));
-    arcs.setAttribute("aria-label", `${state.layout}: number ${a} is rotated together with number ${b}`);
-    const every = Math.ceil((22 * D) / width);
-    numbers.forEach((box, c) => {
-      box.className = `shade ${c === a || c === b ? "on" : ""}`;
-      box.style.setProperty("--a", (1 - angles[c].pair / Math.max(1, pairs - 1)).toFixed(3));
-      const near = every > 1 && [a, b].some((chosen) => Math.abs(chosen - c) < every);
-      box.textContent = c === a || c === b || (c % every === 0 && !near) ? c : "";
-    });
-    const found = Object.fromEntries(Object.keys(WAYS).map((way) => [way, STARTS.map((start) => turnedScore(start, state.distance, way))]));
-    const spread = (values) => Math.max(...values) - Math.min(...values);
-    const [first] = found[state.layout], foreign = state.layout === data.layout ? " as this model was trained" : `; but this model was trained with ${data.layout} and means ${fixed(found[data.layout][0], 3)}`;
-    say.replaceChildren(...prose(mixed
-      ? `Number ${a} has the speed of pair ${angles[a].pair}, its partner ${b} that of pair ${angles[b].pair}: no rotation. With the position alone the score changes by **${fixed(spread(found[state.layout]), 3)}**.`
-      : `Numbers **${a}** and **${b}** rotate together. For any two words ${state.distance} positions apart the score is **${fixed(first, 3)}**${foreign}.`));
-    scores.replaceChildren(table([`q · k, ${state.distance} apart`, ...STARTS.map((start) => `key at ${start}`), "changes by"],
-      Object.entries(found).map(([layout, values]) => [layout, ...values.map((s) => fixed(s, 3)), fixed(spread(values), 3)]), Object.keys(WAYS).indexOf(state.layout)));
-  }
-
   const parts = {
-    pair: ["one pair", pairPart, [sliders.position, sliders.pair], showPair],
     bank: ["all pairs", bankPart, [sliders.base, sliders.position, sliders.pair, spans], showBank],
     score: ["score and distance", scorePart, [sliders.distance, sliders.moved], showScore],
-    layout: ["layouts", layoutPart, [layouts, sliders.pair], showLayout],
   };
   let shown = null;
   function show() {
@@ -317,7 +205,7 @@ function mount(el, data) {
       title.textContent = TITLES[state.part];
       controls.replaceChildren(...sliding);
       stage.replaceChildren(part);
-      (part === pairPart ? heard : stage).prepend(say);
+      stage.prepend(say);
       shown = state.part;
     }
     sub.textContent = `The query of ${quoted(data.query_word).replaceAll("*", "")} and the key of ${quoted(data.key_word).replaceAll("*", "")}: layer ${data.layer}, head ${data.head}, ${D} numbers each, ${data.offset} apart in the text. Base ${count(state.base)}.`;

@@ -28,7 +28,7 @@ from .base import (
     readable_tokens,
 )
 
-_PARTS = ("pair", "bank", "score", "layout")
+_PARTS = ("bank", "score")
 _SPAN = 128  # positions across the bank
 REACH = 64  # distances in the score
 STARTS = (0, 40, 400)  # positions of the key when the two move together
@@ -81,13 +81,13 @@ def rope_view(
     head: int = 0,
     query: int = -1,
     key: int = 0,
-    part: str = "pair",
+    part: str = "bank",
 ) -> View:
     """Rotary positions on the query of one token and the key of another, as one head has them
     before they are turned.
 
-    query, key: positions in the text, negative from its end. part: what is seen first: pair, bank,
-    score or layout.
+    query, key: positions in the text, negative from its end. part: what is seen first: bank,
+    all pairs, or score, over the distance.
     Raises: ValueError for a model without plain rotary positions or with heads wider than 128, and
     for a layer, head, position or part that does not exist, or a key that comes after the query.
     """

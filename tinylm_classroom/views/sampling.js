@@ -25,7 +25,7 @@ const SHEET = `
 .tinylm-view.sampling .gone :is(th, td) { color: var(--quiet) }
 .tinylm-view.sampling .gone .track i { background: repeating-linear-gradient(135deg, var(--quiet) 0 2px, var(--soft) 2px 6px); border: 1px solid var(--quiet) }
 .tinylm-view.sampling tr.cut td { height: 24px; padding: 0; color: var(--bad); font-size: var(--type-small); font-weight: 600; line-height: 18px; border-top: 2px dashed var(--bad); white-space: nowrap; overflow: hidden; text-overflow: ellipsis }
-.tinylm-view.sampling tr.idle td { visibility: hidden }
+.tinylm-view.sampling tr.idle td, .tinylm-view.sampling tr.none > * { visibility: hidden }
 .tinylm-view.sampling .legend { display: flex; flex-wrap: wrap; gap: 4px 20px; font-size: var(--type-small); color: var(--quiet); margin: 0 0 12px }
 .tinylm-view.sampling .legend i { display: inline-block; width: 26px; height: 13px; border-radius: 3px; vertical-align: -2px; margin-right: 6px; background: var(--accent) }
 .tinylm-view.sampling .legend .hatch { background: repeating-linear-gradient(135deg, var(--quiet) 0 2px, var(--soft) 2px 6px); border: 1px solid var(--quiet) }
@@ -87,7 +87,8 @@ function chart(words) {
 
   function draw(own, { warm, probs, order, kept }, options) {
     const all = (values, ids) => sum(ids.map((i) => values[i]));
-    const first = order.slice(0, shown), rest = order.slice(shown), most = Math.max(...first.map((i) => Math.max(own[i], probs[i], warm[i])), all(own, rest), all(warm, rest));
+    const n = order.slice(0, shown).filter((i) => Math.max(own[i], warm[i]) >= VISIBLE).length || 1; // a row that shows nothing belongs to the others
+    const first = order.slice(0, n), rest = order.slice(n), most = Math.max(...first.map((i) => Math.max(own[i], probs[i], warm[i])), all(own, rest), all(warm, rest));
     const limit = SCALES.find((x) => x >= most - 1e-9) ?? 1, width = (x) => `${(100 * Math.min(1, x / limit)).toFixed(2)}%`;
     scale.textContent = `probability, bars up to ${limit}`;
     const fill = (parts, name, was, now, hot, isCut) => {
@@ -105,7 +106,7 @@ function chart(words) {
     const stay = rest.filter((i) => probs[i] > 0).length;
     if (rest.length) fill(rows[shown], `${rest.length} others`, all(own, rest), all(probs, rest), all(warm, rest), stay === 0);
     const cut = Object.keys(kept).filter((name) => kept[name] < words.length), order_ = [];
-    const place = (name) => Math.min(kept[name], shown + 1);
+    const place = (name) => Math.min(kept[name], n + 1), inOrder = [...rows.slice(0, n), rows[shown], ...rows.slice(n, shown)];
     const idle = Object.values(lines), used = [];
     for (const name of cut) {
       const line = idle.shift(), fewer = used.every((other) => kept[name] < kept[other.name]);
@@ -116,9 +117,10 @@ function chart(words) {
       used.push({ name, line });
     }
     for (const line of idle) { line.className = "cut idle"; delete line.dataset.cut; }
-    rows.forEach((parts, at) => {
+    inOrder.forEach((parts, at) => {
+      if (at > n) { fill(parts, "", 0, 0, 0, false); parts.line.className = "none"; }
       order_.push(...used.filter(({ name }) => place(name) === at).map(({ line }) => line));
-      if (at < shown || rest.length) order_.push(parts.line);
+      if (at !== n || rest.length) order_.push(parts.line);
     });
     order_.push(...used.filter(({ name }) => place(name) > shown).map(({ line }) => line), ...idle);
     if (order_.some((node, at) => body.children[at] !== node)) body.replaceChildren(...order_);

@@ -37,7 +37,7 @@ const CUTS = `
 }
 `;
 
-const PACE_MS = 350; // between two joins while the merges are played
+const PACE_MS = 350, BEGIN = 40; // between two joins while the merges are played; merges that are seen at first: words begin to form
 const SIGNS = { " ": "␣", "\n": "↵", "\t": "⇥" };
 const utf8 = new TextEncoder(), strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const hex = (bytes) => bytes.map((b) => b.toString(16).toUpperCase().padStart(2, "0"));
@@ -87,7 +87,7 @@ function replay({ bytes, merges, special }, pieces, limit) {
 function mount(el, model) {
   let data = model.get("data");
   const { cuts, bpe } = data, steps = bpe.merges.length, unique = Math.random().toString(36).slice(2);
-  const state = { text: 0, cut: cuts.length - 1, merges: 0, byte: 0, preview: null };
+  const state = { text: 0, cut: cuts.length - 1, merges: Math.min(BEGIN, steps), byte: 0, preview: null };
   const made = new Map(bpe.bytes.map((id, b) => [id, [b]])); // the bytes of each id of the BPE
   for (const [a, b, joined] of bpe.merges) made.set(joined, [...made.get(a), ...made.get(b)]);
   for (const [text, id] of Object.entries(bpe.special)) made.set(id, [...utf8.encode(text)]);
@@ -195,7 +195,7 @@ function mount(el, model) {
     player.textContent = playing ? "Pause" : "Play";
   }
   const player = make("button", { type: "button", onclick: () => play(!playing) }, "Play");
-  const merges = slider("Merges", { min: 0, max: steps, value: 0 }, (m) => `${m} of ${steps}`, (m) => set({ merges: m }));
+  const merges = slider("Merges", { min: 0, max: steps, value: state.merges }, (m) => `${m} of ${steps}`, (m) => set({ merges: m }));
   const knob = merges.querySelector("input");
   knob.addEventListener("pointerdown", () => play(false));
   const button = (words, name, direction) => make("button", { type: "button", class: "plain", "aria-label": name, onclick: () => leap(direction) }, words);

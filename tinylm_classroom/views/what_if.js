@@ -139,9 +139,9 @@ function answers({ data, tokenizer, begun, exactBy, ids, read, readable }) {
       else if (verb === "write") inside.write.push([...at, tokenLike(what, " ")]);
       else inside[verb].push(verb === "stop" ? [...at, what] : at);
     }
-    const before = softmax((await read(given, {})).logits), found = await read(now, { changes: inside, attention: true, steps: unit_layer }), end = given.length - 1;
+    const before = softmax((await read(given, {})).logits), found = await read(now, { changes: inside, attention: true, film: true }), end = given.length - 1;
     const [layer, head, row] = look ?? inside.forbid[0] ?? [...strongest(found.attention), end], asking = Math.min(row, end);
-    const after = softmax(found.logits), exact = [given, now].map((each) => exactBy(tokenizer.decode(each))), gated = found.steps.gated.at(-1);
+    const after = softmax(found.logits), exact = [given, now].map((each) => exactBy(tokenizer.decode(each))), gated = found.film.gated[unit_layer].at(-1);
     const shown = [...new Set([...best(before, BEST), ...best(after, BEST)])].filter((id) => Math.max(before[id], after[id]) >= LEAST);
     return {
       text: whole,

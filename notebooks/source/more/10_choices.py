@@ -36,15 +36,15 @@ for name in ("layers", "positions", "feedforward", "attention", "model"):
     print(f"{name + '.py':<15} {file.__doc__.split('.')[0]}")
 
 # %% [markdown]
-# Here is the walk through the shipped model with real numbers. Move with the arrow keys, open attention with →, and find the only step that connects different positions.
+# Here is the shipped model at work, with real numbers. Open each block, and find the only step that connects different positions.
 
 # %% rows=["S0-41", "S1-2", "S2-2", "S4-2"]
-from tinylm_classroom import shape_flow
+from tinylm_classroom import one_word
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
-shape_flow(model, tokenizer, "\nOne sunny day, brave Mia had a red kite.")
+one_word(model, tokenizer, "\nOne sunny day, brave Mia had a red kite.")
 
 # %% [markdown]
 # ## 2. One matrix, two jobs

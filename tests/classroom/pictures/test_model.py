@@ -8,46 +8,11 @@ import torch
 
 from tinylm_classroom.pictures import model as pictures
 from tinylm_lib import TransformerLM, preset
-from tinylm_lib.pretrained import load_pretrained
-
-SHIPPED = load_pretrained("storyworld")
-KITE = "One sunny day, brave {} had a red kite."
 
 
 @pytest.fixture
 def shown(record: Any) -> list[Any]:
     return record(pictures)
-
-
-def heights(figure: Any) -> dict[str, float]:
-    return {text.get_text(): text.get_position()[1] for text in figure.axes[0].texts}
-
-
-def test_the_whole_model_is_read_upwards_and_has_ids_norms_and_logits(shown):
-    model, tokenizer = SHIPPED.model.eval(), SHIPPED.tokenizer
-    pictures.whole_model(model, tokenizer, KITE, ["Mia", "Carlos"])
-    figure, facts = shown[0]
-    high = heights(figure)
-    order = ["embedding", "block 0", "block 1", "block 2", "final norm", "head"]
-    assert sorted(order, key=high.get) == order
-    assert [text.get_text() for text in figure.axes[0].texts].count("norm") == 2 * 3
-    ids = tokenizer.encode("\n" + KITE.format("Mia"))
-    beside = {text[:6].strip(): at for text, at in high.items()}
-    assert beside["ids 0,"] == high["embedding"] and beside["logits"] == high["head"]
-    assert f"ids {ids[0]}, {ids[1]} ..." in high and any(" She 22" in text for text in high)
-    assert [words[:3] for words in facts["table"]["Mia"]][1:] == ["He ", "He ", "She"]
-    assert facts["table"]["Mia"][3] == "She 1.00" and facts["table"]["Carlos"][3] == "He 1.00"
-
-
-def test_the_last_early_word_is_what_the_model_says_and_logits_fall(shown):
-    model, tokenizer = SHIPPED.model.eval(), SHIPPED.tokenizer
-    text = KITE.format("Omar")
-    early, logits = pictures.early_words(model, tokenizer, text)
-    with torch.no_grad():
-        final = model(torch.tensor([tokenizer.encode("\n" + text)]))[0, -1]
-    assert len(early) == 4 and early[-1][0] == logits[0][0] == "He"
-    assert early[-1][1] == pytest.approx(final.softmax(-1).max().item(), abs=1e-5)
-    assert [value for _, value in logits] == pytest.approx(final.topk(3).values.tolist(), abs=1e-3)
 
 
 def test_each_set_of_stories_is_a_dot_beside_its_bar(shown):

@@ -491,7 +491,6 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("pictures.linear").in_plane(table, torch.arange(len(table)) < 9)
     course_room("pictures.normalization").spheres(lambda x: x / x.square().mean(-1, keepdim=True).sqrt())
     course_room("experiments.choices").repeats(scaled=True, seed=3)
-    course_room("pictures.model").early_words(model, tokenizer, "One foggy day, shy Mia")
     course_room("pictures.cache").judged({"right": torch.randn(B, 2 * T, V)}, torch.randint(V, (B, 2 * T)))
     exercise_stacks(model, tokenizer)
     exercise_judging(model, tokenizer)

@@ -56,13 +56,6 @@ def test_a_step_is_there_exactly_where_the_model_has_it():
     assert post.index("attention_added") < post.index("attn_norm") < post.index("ffn") and "final_norm" not in post
 
 
-def test_the_norm_is_on_the_stream_after_the_addition_only():
-    for block, is_on in (("pre_norm", False), ("post_norm", True)):
-        steps = {step.name: step for step in model_steps(tiny("modern", block=block), T)}
-        assert steps["attn_norm"].on_stream is is_on and steps["ffn_added"].on_stream
-        assert ("a copy" in steps["attn_norm"].says) is not is_on
-
-
 @pytest.mark.parametrize("name", ["modern", "gpt2", "post-norm, layer"])
 def test_the_values_follow_from_one_another(name):
     model, ids = scrambled(tiny(name)), some_ids(1, T)

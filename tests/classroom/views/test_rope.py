@@ -85,15 +85,15 @@ def test_the_words_and_the_table_tell_the_scores(model):
 
 
 def test_the_view_of_the_lesson_begins_with_the_part_that_is_asked_for():
-    view = rope_view(shipped().model, shipped().tokenizer, " Carlos thanked Jamal.", 2, 2, part="bank")
-    assert view.data["part"] == "bank" and len(view.data["q"]) == 32
+    view = rope_view(shipped().model, shipped().tokenizer, " Carlos thanked Jamal.", 2, 2, part="score")
+    assert view.data["part"] == "score" and len(view.data["q"]) == 32
     assert "“.” and Carlos, 3 apart" in repr(view)
 
 
 @pytest.mark.parametrize(("changed", "message"), [
     ({"layer": 2}, "layer 2 is not one of the model's 2, which count from 0 to 1"),
     ({"head": -1}, "head -1 is not one of the model's 6"),
-    ({"part": "dial"}, "part 'dial' is not one of pair, bank, score, layout"),
+    ({"part": "dial"}, "part 'dial' is not one of bank, score"),
     ({"query": 9}, "query 9 is not a position in a text of 9 tokens: take 0 to 8"),
     ({"key": -10}, "key -10 is not a position"),
     ({"query": 2, "key": 5}, "the key at 5 must be 0 to 64 positions before the query at 2"),
