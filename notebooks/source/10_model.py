@@ -3,7 +3,7 @@
 # **What do all the parts make together, and where in it does an answer arise?**
 #
 # *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 25 s on two cores.
-# *Teaches* in about 45 minutes, plus 22 of exercises.
+# *Teaches* in about 44 minutes, plus 22 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a language model is a loop. An embedding fills a stream of vectors, each block adds to it, and a head reads it. Then the model runs on the students' own parts, its first loss is computed before it is measured, and a small detective story finds where in the stream an answer arises.
