@@ -40,6 +40,7 @@ from .cells import (
 from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
 from .grading.sections import find_sections
+from .learn import LEARN, learn_page
 from .lesson.cover import is_covered
 from .lesson.links import without_links
 from .mistakes import MISTAKES, mistakes_content
@@ -136,6 +137,7 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         for path, page in zip(known, pages, strict=True)
     ]
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
+    written.append(write_page(folder / LEARN, learn_page()))
     if (handbook := notebooks.parent / "INSTRUCTORS.md").exists():
         guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages])
         written.append(write_page(folder / GUIDE, guide))

@@ -12,7 +12,7 @@ const LOOK = `
   .error:not(:empty) { color: var(--bad); font-weight: 600; margin: 0 0 10px } .error:empty { margin: 0 }
   .all { display: grid; grid-template-columns: minmax(0, 1.35fr) minmax(0, 1.1fr) minmax(0, 1fr); gap: 22px 30px; align-items: start }
   .wide { grid-column: 1 / -1 }
-  h3 { font-size: 19px; line-height: 1.3; margin: 0 0 6px; padding: 0; border: 0 }
+  h2 { font-size: 19px; line-height: 1.3; margin: 0 0 6px; padding: 0; border: 0 }
   .curve svg { display: block; width: 100%; height: auto; overflow: visible }
   svg text { font-variant-numeric: tabular-nums; paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round }
   .grid { stroke: var(--line) } .level { stroke: var(--quiet); stroke-width: 1.5; stroke-dasharray: 2 4 } .level.floor { stroke: var(--ink); stroke-width: 2; stroke-dasharray: none }
@@ -54,7 +54,7 @@ const BREAKS = [
   ["batch", { batch: 1 }, "One text per update", "The gradient of one text is noisy. Expect a rougher curve, and little harm per token."],
 ];
 const SOUND_ONES = { causal: true, shifted: true, residual: true, norm: true, rate: 1, batch: 4 };
-const START = 400, HIGH = 388, LEFT = 30, BELOW = 30, ABOVE = 10; // tokens where the axis begins; units of the drawing
+const START = 400, TALL = 388, LOW = 290, NARROW = 460, LEFT = 30, BELOW = 30, ABOVE = 10; // tokens where the axis begins; units of the drawing
 const KEPT_EARLY = [0, 2, 16, 128, 1024]; // updates of which the text is kept
 const MOST_PASTED = 2000000, SHOWN_PASTED = 4000; // characters
 const CELL = 24, NAMES = 92; // units of the map
@@ -81,17 +81,17 @@ function lossChart() {
   let drawn = null;
   function show(state) {
     drawn = state;
-    const { points, held, before, levels, total, switches } = state, wide = Math.max(320, holder.clientWidth || 640), top = Math.max(6, 1.05 * levels[0][1]);
+    const { points, held, before, levels, total, switches } = state, wide = Math.max(300, holder.clientWidth || 640), HIGH = wide < NARROW ? LOW : TALL, top = Math.max(6, 1.05 * levels[0][1]);
     const last = Math.max(total, START * 10), x = (tokens) => LEFT + Math.log(Math.max(tokens, START) / START) / Math.log(last / START) * (wide - LEFT - 8);
     const y = (loss) => ABOVE + (1 - Math.min(loss, top) / top) * (HIGH - ABOVE - BELOW);
     const path = (kind, all) => draw("path", { class: kind, d: all.map(({ tokens, loss }, i) => `${i ? "L" : "M"}${x(tokens).toFixed(1)} ${y(loss).toFixed(1)}`).join("") });
     const line = (kind, at) => draw("line", { class: kind, x1: LEFT, x2: wide - 8, y1: y(at), y2: y(at) });
     const grid = [0, 1, 2, 3, 4, 5, 6].filter((n) => n <= top).flatMap((n) => [line("grid", n), draw("text", { class: "quiet", x: LEFT - 8, y: y(n) + 5, "text-anchor": "end" }, n)]);
-    const marks = [1e3, 1e4, 1e5, 1e6, 1e7].filter((n) => n <= last).map((n) => draw("text", { class: "quiet", x: x(n), y: HIGH - 8, "text-anchor": "middle" }, n < 1e6 ? n.toLocaleString("en") : `${n / 1e6} million`));
+    const marks = [1e3, 1e4, 1e5, 1e6, 1e7].filter((n) => n <= last && !(wide < NARROW && n === 1e4)).map((n) => draw("text", { class: "quiet", x: x(n), y: HIGH - 8, "text-anchor": "middle" }, n < 1e6 ? n.toLocaleString("en") : `${n / 1e6} million`));
     const floor = levels.find(([name]) => name === "everything"), named = [...levels].sort((a, b) => b[1] - a[1]).flatMap(([name, loss], i) => [
       line(name === "everything" ? "level floor" : "level", loss),
       draw("text", name === "everything" ? { x: LEFT + 6, y: y(loss) + 18 } : { x: wide - 10, y: y(loss) - 6, "text-anchor": "end" },
-        name === "everything" ? `${fixed(loss, 2)}: the floor, which no model can beat` : `${fixed(loss, 2)}: knowing ${name}`)]);
+        name === "everything" ? `${fixed(loss, 2)}: the floor${wide < NARROW ? "" : ", which no model can beat"}` : `${fixed(loss, 2)}: knowing ${name}`)]);
     const under = floor ? [draw("rect", { class: "under", x: LEFT, width: wide - LEFT - 8, y: y(floor[1]), height: y(0) - y(floor[1]) })] : [];
     const bars = switches.filter((tokens) => tokens > START).map((tokens) => draw("line", { class: "switch", x1: x(tokens), x2: x(tokens), y1: ABOVE, y2: y(0) }));
     const end = points.at(-1), dot = end ? [draw("circle", { class: "dot", r: 6, cx: x(end.tokens), cy: y(end.loss) })] : [];
@@ -139,7 +139,8 @@ function download(blob, name) {
 }
 
 function render({ model, el }) {
-  const data = model.get("data"), { recorded, entropies, config, page } = data, chart = lossChart(), map = attentionMap();
+  const data = model.get("data"), { entropies, config, page } = data, chart = lossChart(), map = attentionMap();
+  const recorded = { ...data.recorded, points: data.recorded.points.map(([tokens, loss]) => ({ tokens, loss })) };
   const state = { seed: data.seed, settings: {}, optimizer: "muon", text: undefined, head: [1, 0], points: [], held: [], before: recorded.points, switches: [], levels: [], total: recorded.total, status: "new", isHidden: false };
   const reference = (tokens) => recorded.points.findLast((point) => point.tokens <= tokens)?.loss;
   let rules = null, worker = null, wants = null, tokensSeen = 0, seconds = 0, newest = null, recent = [];
@@ -208,6 +209,7 @@ function render({ model, el }) {
   function showText() {
     const words = newest.text, first = Number(words[0] === "\n"), reader = state.text === undefined && new tinylmLearning.StoryReader(rules);
     let wrong = -1;
+    state.sample = words.join("");
     if (reader) for (let i = first; i < words.length && wrong < 0; i++) if (reader.read(words[i]) === 0) wrong = i;
     sheet.replaceChildren(...words.slice(first).flatMap((word, i) => {
       const at = i + first, kind = wrong < 0 || at < wrong ? "" : at === wrong ? "false" : "after";
@@ -322,11 +324,11 @@ function render({ model, el }) {
   const view = frame(el, "A model that learns", make("style", {}, LOOK), ...title,
     make("div", { class: "bar" }, main, step, again, make("label", { class: "seed" }, "seed", seed), facts), error, say,
     make("div", { class: "all" },
-      make("section", { class: "loss-part", "aria-label": "Loss" }, make("h3", {}, "Loss, in nats per word"), chart.holder, key),
-      make("section", { "aria-label": "Text" }, make("h3", {}, "What it writes now"), sheet, judged),
-      make("section", { "aria-label": "Attention" }, make("h3", {}, "What a head looks at"), heads, map.holder, looks),
+      make("section", { class: "loss-part", "aria-label": "Loss" }, make("h2", {}, "Loss, in nats per word"), chart.holder, key),
+      make("section", { "aria-label": "Text" }, make("h2", {}, "What it writes now"), sheet, judged),
+      make("section", { "aria-label": "Attention" }, make("h2", {}, "What a head looks at"), heads, map.holder, looks),
       make("section", { class: "wide", "aria-label": "Earlier" }, early),
-      make("section", { class: "wide", "aria-label": "Break it" }, make("h3", {}, "Break it: predict what happens, then switch"), make("p", { class: "note" }, "A switch acts at once. “Start again” trains a new model with it, from its first update."),
+      make("section", { class: "wide", "aria-label": "Break it" }, make("h2", {}, "Break it: predict what happens, then switch"), make("p", { class: "note" }, "A switch acts at once. “Start again” trains a new model with it, from its first update."),
         make("div", { class: "breaks" }, ...breaks.map(({ node }) => node), make("div", { class: "break" }, rule, make("p", {}, "Muon needs fewer words than AdamW, and hides much of what the switches do. Try both."))))),
     own,
     make("div", { class: "keep" }, ...keepers), saved,

@@ -3,12 +3,12 @@ that break it.
 """
 
 import json
+import math
 import textwrap
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from matplotlib.figure import Figure
 
 from tinylm_lib.config import ModelConfig
@@ -35,8 +35,7 @@ ENGINE_CONFIG = {
 }
 RECORDED = Path(__file__).with_suffix(".json")
 SEED = 1
-_LINE = 92
-_LINES = 3
+_LINES = 2
 _TEXTS = 4  # of the picture
 
 
@@ -61,7 +60,7 @@ def learning_view() -> View:
         "recorded": {
             "V": run["V"],
             "total": run["total"],
-            "points": [{"tokens": n, "loss": loss} for n, loss in run["points"]],
+            "points": run["points"],
         },
         "entropies": levels,
         "config": json.dumps(learner_config().to_dict(), sort_keys=True),
@@ -83,6 +82,7 @@ def learning_view() -> View:
         caption=f"A recorded run of the learner, with seed {SEED}. {says}",
         numbers=number_table(["words seen", "loss, nats per word", "what it wrote"], rows),
         record=lambda: {"stories": stories_record(), "learning": learning_script()},
+        sharpness=1.25,
     )
 
 
@@ -114,9 +114,9 @@ def loss_at(run: dict[str, Any], tokens: int) -> float:
 def _draw(run: dict[str, Any], levels: dict[str, float]) -> Figure:
     """The curve and, below it, the texts and the attention map at the end."""
     tokens, losses = zip(*run["points"], strict=True)
-    known = {"knowing nothing": losses[0], "how frequent words are": levels["unigram"],
+    known = {"knowing nothing": math.log(run["V"]), "how frequent words are": levels["unigram"],
              "the word before": levels["bigram"], "the floor": levels["floor"]}  # fmt: skip
-    with drawing(9.4, 8.6) as figure:
+    with drawing(8.4, 6.8) as figure:
         grid = figure.add_gridspec(2, 2, height_ratios=[1, 0.95], width_ratios=[1.35, 1])
         ax = figure.add_subplot(grid[0, :])
         ax.axhspan(0, levels["floor"], color="#eef1f4")
@@ -136,18 +136,17 @@ def _draw(run: dict[str, Any], levels: dict[str, float]) -> Figure:
         texts = figure.add_subplot(grid[1, 0])
         texts.axis("off")
         texts.set_title("What it wrote", size=15)
-        places = [look for look in run["looks"]][-_TEXTS:]
+        places = run["looks"][-_TEXTS:]
         for place, look in enumerate(places):
             top = 1 - place / len(places)
             texts.text(0, top, f"after {look['tokens']:,} words", size=11.5, color=QUIET, va="top")
-            lines = textwrap.wrap(look["text"], 62)[:_LINES]
+            lines = textwrap.wrap(look["text"], 58)[:_LINES]
             texts.text(
-                0, top - 0.06, "\n".join(lines), size=10.5, color=INK, va="top", parse_math=False
+                0, top - 0.08, "\n".join(lines), size=10.5, color=INK, va="top", parse_math=False
             )
         look = run["looks"][-1]
-        weights = torch.tensor(look["attention"])
         image = figure.add_subplot(grid[1, 1])
-        image.imshow(weights, cmap=HEAT, vmin=0, vmax=1)
+        image.imshow(look["attention"], cmap=HEAT, vmin=0, vmax=1)
         names = [readable(word) for word in look["words"]]
         image.set_yticks(range(len(names)), names, size=9.5, parse_math=False)
         image.set_xticks(

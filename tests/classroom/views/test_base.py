@@ -25,6 +25,7 @@ from tinylm_classroom.views.shape_flow import shape_flow
 from tinylm_classroom.views.softmax import softmax_view
 from tinylm_classroom.views.token import token_view
 from tinylm_classroom.views.watch import watch
+from tinylm_classroom.views.watch_learning import watch_learning
 from tinylm_classroom.views.what_if import what_if
 from tinylm_lib import TransformerLM, preset
 from tinylm_lib.text.tokenizers import ByteTokenizer
@@ -33,7 +34,7 @@ MODULES = sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem not in 
 STORY = "\nOne mild evening, kind Samir ran to Northgate. He"
 LOOKED_UP = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 SWAPPED = (LOOKED_UP, "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink")
-LARGEST = {"watch": 57_000}  # what the exported page shows, too
+LARGEST = {"watch": 57_000, "watch_learning": 46_000}  # what a whole page shows, too
 VIEWS = {
     "attention": lambda model, words: attention_view(model, words, LOOKED_UP, layer=2),
     "cache": lambda model, words: cache_view(preset("gpt2", "small"), ByteTokenizer(), "a" * 16),
@@ -48,6 +49,7 @@ VIEWS = {
     "softmax": lambda model, words: softmax_view([12.6, 10.5, -0.5, 3.98], [" Jamal", " Carlos", "<b>", "."]),
     "token": lambda model, words: token_view({"a <b>": STORY}, [words, ByteTokenizer()]),
     "watch": lambda model, words: watch(model, words),
+    "watch_learning": lambda model, words: watch_learning(),
 }
 
 
