@@ -662,18 +662,21 @@ predict(
 # %% tags=["source-hidden"] deck="Two of seven mistakes have a healthy training loss"
 figures.mistakes(recorded["mistakes"], levels, tokenizer.vocab_size)
 
-# %%
-from tinylm_classroom import broken_run
+# %% [markdown]
+# Break one yourself, in your browser: predict, switch, and read what it writes.
 
-how = "no causal mask"  # try "shifted twice" and "softmax in the model"
-broken = broken_run(how, tokenizer, train_ids, new_ids)
-print(f"{how}: training loss {learned(broken['last'], 0, 99)},", end=" ")
-print(f"new stories {learned(broken['new'], 0, 99)}")
+# %%
+from tinylm_classroom import watch_learning
+
+watch_learning()
 
 # %% tags=["source-hidden"] evidence="mistakes" tried="seeds"
 # Checked in every run: what the text below says of each mistake; our run is the recorded one.
-again = [(how, broken), *((how, run) for how, each in recorded["mistakes"].items() for run in each)]
-for name, run in again:
+from tinylm_classroom import broken_run
+
+runs = [(how, run) for how, each in recorded["mistakes"].items() for run in each]
+runs.append(("no causal mask", broken_run("no causal mask", tokenizer, train_ids, new_ids)))
+for name, run in runs:
     last, new = run["last"], run["new"]
     assert {
         "not shifted": last < 0.3 and new > 7, "shifted twice": 1.8 < last < 3 and new > 6,

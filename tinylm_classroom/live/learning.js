@@ -27,8 +27,8 @@ function newRun(source, settings, seed, total, allowSimd) {
     [sum, weight, next] = [0, 0, tokens * EVERY];
     return point;
   }
-  function write() { // always with the same draws, and without touching those of the training
-    const ids = [source.isStory ? source.end : shown[0]], draws = new Generator(updates + 1);
+  function write(number = updates + 1) { // with draws of its own, which do not touch those of the training
+    const ids = [source.isStory ? source.end : shown[0]], draws = new Generator(number);
     while (ids.length < source.most - 8) {
       const id = draw(nextTokenProbs(model.read(ids), { temperature: WARMTH }).probs, draws);
       ids.push(id);
@@ -105,7 +105,7 @@ function serveLearning() {
     extend() { run.extend(2 * run.total); isGoing = true; go(); },
     measure() { say("measured", { loss: run.heldOut(), tokens: run.tokens, seconds }); },
     keep() { say("kept", { ...kept(run.model, run.source), updates: run.updates, tokens: run.tokens }); },
-    write({ n }) { say("written", { texts: Array.from({ length: n }, () => run.write()) }); },
+    write({ n }) { say("written", { texts: Array.from({ length: n }, (_, i) => run.write(i + 1).join("")) }); },
   };
   globalThis.onmessage = ({ data }) => {
     try {
