@@ -3,7 +3,7 @@
 # **How does a model learn?**
 #
 # *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data/windows.py`, by hand AdamW's rule, and the loop of `train` in `training/loop.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 45 minutes, plus 24 of exercises.
+# *Teaches* in about 46 minutes, plus 24 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a training loop is ten lines, and the loss alone does not show whether they are right. Sections 1 to 3 make the parts, section 4 puts them together and watches what the model becomes, section 5 chooses the rate, section 6 trains for real, section 7 breaks the loop. The exercises are homework, or a second hour. If you have only ten minutes, show the picture of section 4 and the one of section 7. The long cells (sections 4, 6 and 7) take about ten seconds each: run them before the class.

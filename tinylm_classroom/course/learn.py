@@ -41,6 +41,7 @@ def learn_page() -> str:
     config = learner_config()
     return Template(own("course/learn.html")).substitute(
         head=page_head(TITLE),
+        title=TITLE,
         description=DESCRIPTION,
         parameters=f"{count_parameters(config).total:,}",
         picture=view.html,

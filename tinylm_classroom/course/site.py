@@ -136,8 +136,8 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         map_entry(lessons[path], page, slide_links(folder, page) + more_links(notebooks, page))
         for path, page in zip(known, pages, strict=True)
     ]
-    written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
     written.append(write_page(folder / LEARN, learn_page()))
+    written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
     if (handbook := notebooks.parent / "INSTRUCTORS.md").exists():
         guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages])
         written.append(write_page(folder / GUIDE, guide))

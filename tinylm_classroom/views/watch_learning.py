@@ -57,15 +57,12 @@ def learning_view() -> View:
     data = {
         "model": live_record(shipped.model, shipped.tokenizer)["fingerprint"],
         "seed": SEED,
-        "recorded": {
-            "V": run["V"],
-            "total": run["total"],
-            "points": run["points"],
-        },
+        "recorded": {name: run[name] for name in ("V", "total", "points")},
         "entropies": levels,
         "config": json.dumps(learner_config().to_dict(), sort_keys=True),
     }
-    last, lowest = run["points"][-1][1], levels["floor"]
+    last = run["points"][-1][1]
+    lowest = levels["floor"]
     says = (
         f"After {run['total'] / 1e6:.0f} million words the loss is {last:.2f} nats per word, "
         f"{last - lowest:.2f} above the floor of {lowest:.2f}."
