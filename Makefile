@@ -21,7 +21,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all bench weights notebooks site slides portable seeds clean set-up-lab set-up-test
+.PHONY: help lab train test test-all bench weights notebooks site slides portable colab seeds clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -56,6 +56,9 @@ site: set-up-lab ## export the built lessons as an offline site into work/site: 
 
 portable: set-up-test ## run notebooks and tests as other machines would, and list what differs: make portable ARGS="--help"
 	@$(PY) tools/portable $(ARGS)
+
+colab: set-up-test ## run the lessons as on Colab, and five in its frames: make colab ARGS="--help"
+	@$(PY) tools/colab $(ARGS)
 
 seeds: set-up-test ## execute lessons with other seeds, and list what falls: make seeds ARGS="05 --shifts 1 2 3"
 	@$(PY) tools/seeds.py $(ARGS)

@@ -521,6 +521,18 @@ def loss_and_gradients(run: Any, model: TransformerLM, ids: Tensor) -> list[Tens
     return [logits.detach(), *(p.grad for p in model.parameters())]
 
 
+class Graphs(CompileCounter):
+    """The eager backend: counts the graphs, and takes none that reads a number it computed: a GPU would wait.
+
+    A float of Python that may change comes as a tensor of the CPU.
+    """
+
+    def __call__(self, graph: Any, inputs: Any) -> Any:
+        read = [node.args[0] for node in graph.graph.nodes if node.target == "item"]
+        assert all(node.op == "placeholder" for node in read), read
+        return super().__call__(graph, inputs)
+
+
 @pytest.fixture
 def fresh_compiler() -> Iterator[None]:
     torch._dynamo.reset()
@@ -532,7 +544,7 @@ def fresh_compiler() -> Iterator[None]:
 @pytest.mark.parametrize("name", [*FAMILIES, "post-norm, rms, interleaved"])
 def test_the_whole_graph_compiles_and_equals_eager(name: str) -> None:
     model, ids = scrambled(tiny(name, **dict.fromkeys(NO_DROPOUT, 0.1))).train(), some_ids(2, 19)
-    counter = CompileCounter()  # the eager backend, counted
+    counter = Graphs()
     compiled = torch.compile(model, fullgraph=True, backend=counter)
     eager = loss_and_gradients(model, model, ids)
     torch.testing.assert_close(loss_and_gradients(compiled, model, ids), eager, rtol=0, atol=0)
@@ -543,7 +555,7 @@ def test_the_whole_graph_compiles_and_equals_eager(name: str) -> None:
 @pytest.mark.parametrize("name", ["modern", "tiny_transformer"])
 def test_cached_decoding_compiles_once_per_kind_of_call_and_equals_eager(name: str) -> None:
     model, ids = scrambled(tiny(name)), some_ids(2, 37)
-    counter = CompileCounter()
+    counter = Graphs()
     compiled = torch.compile(model, fullgraph=True, backend=counter)
     caches = [KVCache(model.config, 2, 37) for _ in range(2)]
     with torch.no_grad():
@@ -557,7 +569,7 @@ def test_cached_decoding_compiles_once_per_kind_of_call_and_equals_eager(name: s
 @pytest.mark.parametrize("name", ["modern", "gpt"])
 def test_padding_compiles_whole_and_equals_eager(name: str) -> None:
     model, ids = scrambled(tiny(name)), some_ids(4, 19)
-    counter = CompileCounter()
+    counter = Graphs()
     compiled = torch.compile(model, fullgraph=True, backend=counter)
     with torch.no_grad():
         assert torch.equal(compiled(ids, padding=PADDING), model(ids, padding=PADDING))
@@ -576,7 +588,7 @@ def test_one_graph_of_model_and_loss_serves_20_lengths(name: str) -> None:
     def loss(ids: Tensor) -> Tensor:
         return next_token_loss(model(ids), ids.roll(-1, 1))
 
-    model, counter = scrambled(tiny(name)).train(), CompileCounter()
+    model, counter = scrambled(tiny(name)).train(), Graphs()
     compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend=counter)
     for length in range(16, 36):  # shorter texts take a way of their own around a kernel for CPUs
         ids = some_ids(2, length)
@@ -590,7 +602,7 @@ def test_two_graphs_of_a_decoding_step_serve_20_lengths(name: str) -> None:
     def step(piece: Tensor, cache: KVCache) -> Tensor:
         return sample(next_token_probs(model(piece, cache, last_only=True)[:, 0], 0.8, top_k=5, top_p=0.9))
 
-    model, counter = scrambled(tiny(name)), CompileCounter()
+    model, counter = scrambled(tiny(name)), Graphs()
     compiled = torch.compile(step, fullgraph=True, backend=counter)
     prompt, *pieces = some_ids(2, 36).split([16] + [1] * 20, dim=1)
     caches = [KVCache(model.config, 2, 36) for _ in range(2)]
@@ -604,6 +616,22 @@ def test_two_graphs_of_a_decoding_step_serve_20_lengths(name: str) -> None:
                 drawn.append(run(piece, cache))
             assert torch.equal(*drawn)
     assert counter.frame_count <= 2, "one for the first length, and one for all others"
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_one_graph_of_a_draw_serves_all_batch_sizes_and_draws_what_eager_draws() -> None:
+    def draw(logits: Tensor) -> Tensor:
+        return sample(next_token_probs(logits, 0.8, top_k=5, top_p=0.9))
+
+    counter = Graphs()
+    compiled = torch.compile(draw, fullgraph=True, dynamic=True, backend=counter)
+    for batch_size in range(2, 22):
+        logits, drawn = torch.arange(17.0).sin().repeat(batch_size, 1), []
+        for run in (compiled, draw):
+            torch.manual_seed(0)
+            drawn.append(run(logits))
+        assert torch.equal(*drawn)
+    assert counter.frame_count == 1
 
 
 @pytest.mark.usefixtures("fresh_compiler")

@@ -176,7 +176,7 @@ def test_no_point_however_far_out_draws_a_cut_token(
 ) -> None:
     """The smallest and the largest random number there are, which random draws never show."""
     probs = next_token_probs(torch.tensor([[3.0, 2, 1, 0.5], [0.5, 1, 2, 3.0]]), top_k=2)
-    monkeypatch.setattr(torch, "rand", lambda *size, dtype, **_: torch.full(size, point, dtype=dtype))
+    monkeypatch.setattr(Tensor, "uniform_", lambda x, **_: x.fill_(point))
     for scale in (1.0, 1 / 3, 1e-3, 3.0):  # a sum of probabilities is 1 only nearly
         assert sample(probs * scale).tolist() == drawn
 
@@ -191,7 +191,7 @@ def test_rare_tokens_of_a_large_vocabulary_are_drawn_as_often_as_their_probabili
     ends = probs.double().cumsum(-1).expand(len(points), -1).contiguous()
     expected = torch.searchsorted(ends, points, right=True)[:, 0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch, "rand", lambda *size, **_: points)
+        patch.setattr(Tensor, "uniform_", lambda x, **_: x.copy_(points))
         assert torch.equal(sample(probs.expand(len(points), -1)), expected)
     assert len(expected.unique()) == len(points), "each of these points has a token of its own"
 

@@ -8,10 +8,9 @@ from argparse import Namespace
 from importlib import import_module
 from typing import Any
 
-CHECKOUT = (
-    "get a checkout of the repository, which has them: run make lab in it, or python -m pip "
-    'install -e ".[lab]"'
-)
+from .folders import NOTEBOOKS, has_lessons
+
+CHECKOUT = 'run make lab, or python -m pip install -e ".[lab]"'
 INSTALL = "python -m pip install 'tinylm-lib[lab]'"
 # Each with its module, its help, and what to do where a package is missing that it needs. It says
 # itself what its options are.
@@ -37,12 +36,13 @@ PROGRAMS = {
 
 
 def add_commands(commands: Any) -> None:
-    """Add the commands of the course to a command line."""
+    """Add the commands of the course to a command line; its help names those that can run here."""
     commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(
         do=run_doctor
     )
     for name, (_, says, _) in PROGRAMS.items():
-        commands.add_parser(name, help=says, add_help=False).set_defaults(do=run_program, others=())
+        shown = {"help": says} if name == "page" or has_lessons() else {}
+        commands.add_parser(name, add_help=False, **shown).set_defaults(do=run_program, others=())
 
 
 def run_doctor(arguments: Namespace) -> None:
@@ -50,16 +50,23 @@ def run_doctor(arguments: Namespace) -> None:
     from .course.doctor import checkup, report
 
     findings = checkup()
-    print(report(findings))
+    # the marks are for notebooks, whose outputs are compared
+    print(report(findings).replace("⟨", "").replace("⟩", ""))
     if any(finding.fix for finding in findings):
         raise SystemExit(1)
 
 
 def run_program(arguments: Namespace) -> None:
     """Hand all further arguments to a program of the course."""
-    module, _, fix = PROGRAMS[arguments.command]
+    name = arguments.command
+    module, _, fix = PROGRAMS[name]
+    if fix == CHECKOUT and not NOTEBOOKS.is_dir():
+        raise FileNotFoundError(
+            f"{name} needs the lessons, which are not installed with the library; get a "
+            f"checkout of the repository, and in it {CHECKOUT}"
+        )
     try:
         program = import_module(f".{module}", __package__)
     except ModuleNotFoundError as e:
-        raise ModuleNotFoundError(f"{e}, which tinylm {arguments.command} needs; {fix}") from None
+        raise ModuleNotFoundError(f"{e}, which tinylm {name} needs; {fix}") from None
     raise SystemExit(program.main(arguments.others))

@@ -1,5 +1,6 @@
 """Where the course lies on this disk, and the only list of its lessons: their file names."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -23,7 +24,9 @@ def usable_work(folder: Path = WORK) -> Path:
             f"the work folder {folder} is part of the course; choose one outside {ROOT}, or leave "
             "it out"
         )
-    choose = "choose another one with TINYLM_WORK or lab --work, for example lab --work ~/tinylm"
+    choose = "choose another one with TINYLM_WORK"
+    if NOTEBOOKS.is_dir():
+        choose += " or lab --work, for example lab --work ~/tinylm"
     return private_folder(folder, f"the work folder {folder}", choose)
 
 
@@ -55,6 +58,14 @@ def more(notebooks: Path = NOTEBOOKS) -> list[str]:
     `13_cache`.
     """
     return sorted(path.stem for path in notebooks.glob("source/more/[0-9][0-9]_*.py"))
+
+
+def has_lessons() -> bool:
+    """Whether lessons can be opened here: there are notebooks, and some of what runs them.
+
+    Otherwise the library alone is installed, from a checkout or without one.
+    """
+    return NOTEBOOKS.is_dir() and any(map(find_spec, ("jupyterlab", "ipywidgets", "anywidget")))
 
 
 def own(name: str) -> str:

@@ -30,7 +30,7 @@ from .training import (
 )
 from .writing import pad_left, stream_answer, stream_text
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "BPETokenizer",
     "ByteTokenizer",

@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         prog=name, description="Train, sample and measure a language model."
     )
     top.add_argument("--version", action="version", version=f"tinylm {__version__}")
-    commands = top.add_subparsers(dest="command", required=True)
+    commands = top.add_subparsers(dest="command", required=True, metavar="command")
     added = [entry.load() for entry in entry_points(group="tinylm.commands")]
     for add in (*COMMANDS, *added):
         add(commands)

@@ -90,7 +90,7 @@ def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """
     precise = probs.dtype if probs.device.type == "mps" else torch.float64
     ends = probs.cumsum(-1, dtype=precise)  # (B, V)
-    tensor_options = {"dtype": precise, "device": probs.device}
-    point = torch.rand(len(probs), 1, generator=generator, **tensor_options)  # (B, 1)
+    # what torch.rand does; with a generator, even None, it does not compile for an open batch size
+    point = probs.new_empty(len(probs), 1, dtype=precise).uniform_(generator=generator)  # (B, 1)
     drawn = torch.searchsorted(ends, point * ends[:, -1:], right=True)[:, 0]  # (B)
     return drawn.clamp_max(probs.shape[-1] - 1)  # where probs are NaN, every comparison is false

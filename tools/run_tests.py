@@ -102,6 +102,11 @@ PARTS = {
         1,
         [[sys.executable, "tools/real.py", "--check"]],
     ),
+    "colab": Part(
+        "lesson 00 as on Colab, in an environment that is made once",
+        1,
+        [[sys.executable, "tools/colab", "00"]],
+    ),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
 # What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its
@@ -115,6 +120,7 @@ ALL = {
         [[*NBVAL, *TWO, "notebooks", "notebooks/solutions", *MORE]],
     ),
     "real": PARTS["real"],
+    "colab": PARTS["colab"],
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
 NO_INPUT = {
@@ -211,6 +217,8 @@ def alone(part: str, test: str) -> str:
     python = os.path.relpath(sys.executable)
     if part == "style":
         return f"{python} -m ruff check && {python} -m ruff format --check"
+    if not test:
+        return f"{python} tools/run_tests.py {part}"
     if ".ipynb" in test:
         return f"{python} -m pytest --nbval {test.partition('::')[0]}"
     return f'{python} -m pytest "{test}"'

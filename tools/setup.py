@@ -55,6 +55,11 @@ def explain(what, output):
             f"{ROOT} cannot be written by you: copy the course to a folder of your own, "
             f"{AGAIN}{log}"
         )
+    if "SSL module is not available" in output:
+        stop(
+            "this Python was built without the module ssl, so pip cannot download: delete .venv, "
+            "and name another Python, for example `make lab PYTHON=python3.12`"
+        )
     if re.search(NO_NETWORK, output):
         stop(
             "no network: pip cannot reach its package index; check the connection, or behind a "

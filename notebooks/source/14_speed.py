@@ -318,8 +318,7 @@ spent = speed.middle_of(updates[2:])
 flops = cost.training_flops(learner.config, B, 100)
 
 # %% tags=["source-hidden"] deck="An update takes longer than its products alone"
-at_peak = {"forward": flops / 3 / peak, "backward": 2 * flops / 3 / peak}
-figures.update(spent, at_peak)
+figures.update(spent, {"forward": flops / 3 / peak, "backward": 2 * flops / 3 / peak})
 
 # %% [markdown]
 # The fraction of the peak that an update reaches is called **MFU**, model FLOPs utilization (Chowdhery et al. 2022): the lower bar divided by the upper one. The count is what PyTorch counts if attention makes its whole table. [[flops-counted]] What takes the rest of the time? A **profiler** records every operation:
@@ -368,13 +367,15 @@ times = [seconds(speed.next_token(each, 1, n_kept), 50) for each in both.values(
 left = times[1] / times[0]
 
 # %% tags=["source-hidden"] deck="60 times fewer weights: how much of the time is left?"
+answer = "more than 2/3" if left > 2 / 3 else "about half" if left > 1 / 4 else "about 1/60"
 predict(
     "The same three blocks with 8 features instead of 128: 60 times fewer weights. How much of the time of a token is left?",
-    key=lambda: "more than 2/3" if left > 2 / 3 else "about half" if left > 1 / 4 else "about 1/60",
+    key=lambda: answer,
     choices={
-        "more than 2/3": "",
+        "more than 2/3": "So it would be if calls took nearly all of the time.",
         "about half": "That would need work that takes half of the time. How long should it take, by count?",
         "about 1/60": "By count the work takes little of the time, so little is saved.",
+        answer: "",
     },
     because="The operations are as many as before. For each, Python calls PyTorch, which looks at types and shapes and chooses the machine code.",
 )
@@ -691,7 +692,6 @@ predict(
     choices={
         "only ours": "Ours waits for calls, and around each product in 8 bits there are more of them.",
         "only large": "So it would be with a product that reads the bytes and multiplies at once.",
-        "both": "Ours waits for calls, and around each product in 8 bits there are more of them.",
         "neither": "The large model has only a quarter of the bytes to read.",
         answer: "",
     },

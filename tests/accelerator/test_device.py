@@ -61,6 +61,12 @@ def test_what_stays_on_the_device_makes_nobody_wait() -> None:
     assert w.grad.tolist() == [[0, 0, 0], [6, 0, 10]]
 
 
+def test_a_shape_is_never_another_one_than_that_of_the_numbers() -> None:
+    assert torch.eye(2, 3, device=DEVICE).tolist() == torch.eye(2, 3).tolist() and torch.eye(2, device=DEVICE).ndim == 2
+    with pytest.raises(NotImplementedError, match=r"unsqueeze_.* changes a shape in place: simulated cannot do that"):
+        x().unsqueeze_(0)
+
+
 def test_bytes_are_counted_once_and_until_they_are_freed() -> None:
     before = memory.forget_peak()
     y = torch.zeros(10, 10, device=DEVICE)

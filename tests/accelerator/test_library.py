@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 from accelerator import DEVICE, memory, reads
-from support.models import MODELS, rounding, scrambled, some_ids, tiny
+from support.models import MODELS, NO_DROPOUT, rounding, scrambled, some_ids, tiny
 from support.shell import Shell
 from support.toys import toy_config, toy_ids, toy_model
 from torch import Tensor, nn
 
 from tinylm_lib import (
+    CharTokenizer,
     TrainConfig,
     TransformerLM,
     beam_search,
@@ -22,11 +23,14 @@ from tinylm_lib import (
     choose_device,
     evaluate,
     generate,
+    intervene,
     load_hf,
+    mean_heads,
     next_token_loss,
     quantization,
     save_hf,
     stream,
+    stream_text,
     token_log_probs,
     train,
 )
@@ -36,9 +40,9 @@ from tinylm_lib.data.windows import RandomWindows, every_window
 from tinylm_lib.layers import values_at_hand
 from tinylm_lib.lora import add_lora, load_lora, lora_state, merge_lora, save_lora, unmerge_lora
 from tinylm_lib.positions import Tables
+from tinylm_lib.presets import FAMILIES
 from tinylm_lib.quantization import quantize_model
-from tinylm_lib.rewards import reinforce
-from tinylm_lib.runs import pace
+from tinylm_lib.rewards import dpo_loss, reinforce
 from tinylm_lib.training import checkpoint
 
 # Two layers of six products (q or k, scores, mixture, output, up, down), and the head; as many go backward.
@@ -72,6 +76,20 @@ def test_the_device_is_found_and_is_not_taken_for_the_cpu() -> None:
     ids = some_ids(2, 5).to(DEVICE)
     assert choose_device() == choose_device(DEVICE.type) == torch.device(DEVICE.type) != choose_device("cpu")
     assert not values_at_hand(ids) and values_at_hand(ids.cpu())
+
+
+def test_what_costs_a_read_is_checked_where_nothing_waits_for_it() -> None:
+    model, wrong = on_device(scrambled(tiny("llama"))), torch.tensor([[1, 41]], device=DEVICE)
+    ids, none = some_ids(1, 2).to(DEVICE), torch.full((1, 2), -100, device=DEVICE)
+    with pytest.raises(IndexError, match="index out of range in self"):  # the embedding's own words
+        model(wrong)
+    model(ids, padding=torch.tensor([7], device=DEVICE))
+    assert next_token_loss(model(ids), none).isnan()
+    assert reads[:-1] == [], "the last is of this test"
+    with pytest.raises(ValueError, match="token id 41 is outside"):
+        generate(model, wrong, 1)
+    with pytest.raises(ValueError, match=r"padding must be a tensor of 1 integers in 0\.\.1"):
+        generate(model, ids, 1, padding=torch.tensor([7], device=DEVICE))
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["plain", "padded"])
@@ -121,6 +139,16 @@ def test_updates_are_those_of_the_cpu_and_nothing_is_read_before_the_log(recipe:
     assert_same(flat(other.parameters()), flat(model.parameters()), n_products)
 
 
+def test_recomputed_activations_take_fewer_bytes() -> None:
+    model = on_device(scrambled(tiny("modern", n_layers=6)))
+    peaks = []
+    for recompute in (False, True):
+        before = memory.forget_peak()
+        trained(model, recompute)
+        peaks.append(memory.peak - before)
+    assert peaks[1] < 0.8 * peaks[0]
+
+
 def test_an_evaluation_reads_a_number_a_batch() -> None:
     model = scrambled(tiny("llama"))
     expected = evaluate(model, every_window(TOKENS, 5, 30), 900)
@@ -153,10 +181,21 @@ def test_a_text_is_that_of_the_cpu_and_its_20_tokens_take_at_most_8_reads(way: d
 
 
 def test_a_stream_reads_a_number_a_token() -> None:
-    model = on_device(toy_model(max_seq_len=40))
-    tokens = [int(new) for new in stream(model, toy_ids(1, 4).to(DEVICE), 20, stop_ids=[16], temperature=0)]
+    model, ids = toy_model(max_seq_len=40), toy_ids(1, 4)
+    expected = [int(new) for new in stream(model, ids, 20, stop_ids=[16], temperature=0)]
+    tokens = [int(new) for new in stream(on_device(model), ids.to(DEVICE), 20, stop_ids=[16], temperature=0)]
+    assert tokens == expected
     assert len(tokens) == 20 and lines().count(Path(__file__).name) == 20
     assert len(reads) - 20 <= 6, "two of the prompt, and two a look, of which 20 tokens take two"
+
+
+def test_text_comes_as_on_the_cpu_and_reads_a_number_a_token() -> None:
+    model, tokenizer = toy_model(max_seq_len=40), CharTokenizer.from_text("abcdefghijklmnopq")
+    torch.manual_seed(0)
+    expected = [*stream_text(model, tokenizer, "ab", 20)]
+    torch.manual_seed(0)
+    assert [*stream_text(on_device(model), tokenizer, "ab", 20)] == expected
+    assert lines().count("writing.py") == 20 == len(expected) and len(reads) - 20 <= 6
 
 
 def test_beams_are_those_of_the_cpu() -> None:
@@ -180,6 +219,19 @@ def test_weights_in_8_bits_are_those_of_the_cpu(monkeypatch: pytest.MonkeyPatch)
     assert memory.now - before == small + others
     for other in (moved, quantize_model(on_device(model))):
         assert_same(other(ids.to(DEVICE)), expected(ids))
+
+
+def test_changed_parts_are_those_of_the_cpu() -> None:
+    results = []
+    model = scrambled(tiny("llama"))
+    for one in (model, on_device(model)):
+        ids = some_ids(2, 9).to(one.embed.weight.device)
+        means = mean_heads(one, ids)
+        changes = {"silence": [(0, 1)], "means": {(1, 2): means[1, 2]}, "forbid": [(0, 0, 5, 2)], "write": [(0, 3, 7)]}
+        with intervene(one, **changes, stop=[(1, "ffn")]):
+            results.append((one(ids), means))
+    for found, expected in zip(*reversed(results), strict=True):
+        assert_same(found, expected)
 
 
 def tables(model: nn.Module) -> list[Tensor]:
@@ -209,6 +261,18 @@ def test_low_rank_updates_are_those_of_the_cpu_and_go_through_a_file(tmp_path: P
     assert_same(other(ids.to(DEVICE)), expected)
 
 
+def test_low_rank_updates_of_weights_in_8_bits_are_those_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantization, "has_int8_product", lambda: False)
+    model = quantize_model(scrambled(tiny("llama")))
+    other = on_device(model)
+    for one in (model, other):
+        torch.manual_seed(0)
+        add_lora(one, 3)
+        trained(one)
+    assert reads == []
+    assert_same(flat(lora_state(other).values()), flat(lora_state(model).values()), 6 * N_PRODUCTS)
+
+
 def learned(model: TransformerLM, n_updates: int) -> list[Any]:
     """Updates from rewards of the texts of a batch, on the device of the model: the fewer different ids the better."""
     torch.manual_seed(0)
@@ -230,6 +294,19 @@ def test_rewards_teach_what_they_teach_on_the_cpu() -> None:
     reads.clear()
     learned(on_device(toy_model()), 1)
     assert len(reads) == n_reads, "what is read is read to write and to reward, not to update"
+
+
+def test_preferences_teach_what_they_teach_on_the_cpu() -> None:
+    def log_probs(model: TransformerLM, ids: Tensor) -> Tensor:
+        return model(ids[:, :-1]).log_softmax(-1).gather(-1, ids[:, 1:, None]).sum((1, 2))
+
+    gradients, model = [], scrambled(tiny("llama"))
+    for one in (model, on_device(model)):
+        chosen, rejected = (log_probs(one, some_ids(2, 9, seed=n).to(one.embed.weight.device)) for n in (1, 2))
+        dpo_loss(chosen, rejected, 0.9 * chosen.detach(), 1.2 * rejected.detach()).backward()
+        gradients.append(flat(p.grad for p in one.parameters()))
+    assert reads == []
+    assert_same(*reversed(gradients), 2 * N_PRODUCTS)
 
 
 def test_a_run_goes_on_from_a_checkpoint_of_the_other_device(tmp_path: Path) -> None:
@@ -263,7 +340,6 @@ def test_commands_take_the_device_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pace, "product_rate", lambda *_: 1e9)  # measured with products that only a GPU does in a moment
     Path("text").write_text("the cat saw a dog and the dog saw a cat\n" * 30)
     small = "--no-lines --precision fp32 --d-model 16 --n-layers 1 --n-heads 2 --seq-len 8 --total-steps 3"
     shell, texts = Shell(capsys), []
@@ -276,8 +352,10 @@ def test_commands_take_the_device_by_themselves(
     assert texts[:2] == texts[2:]
 
 
-def test_bytes_are_those_of_the_costs() -> None:
-    config = toy_config(d_model=64, n_heads=4, d_ff=160, n_layers=4, max_seq_len=81)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bytes_are_those_of_the_costs(name: str) -> None:
+    sizes = {"d_model": 64, "n_heads": 4, "d_ff": 160, "n_layers": 4, "max_seq_len": 81}
+    config = toy_config(name, **sizes, **NO_DROPOUT)
     before = memory.now
     model = TransformerLM(config).to(DEVICE)
     n_tables = sum(table.numel() * table.element_size() for table in tables(model))
@@ -294,4 +372,6 @@ def test_bytes_are_those_of_the_costs() -> None:
     memory.forget_peak()
     list(train(model, build_optimizer(model, recipe), batches, recipe))
     others = memory.peak - before - n_tables - training_bytes(config)
-    assert 0 <= others <= 16 * len(list(model.parameters())), "of each tensor how often it moved, and its norm twice"
+    # Of each tensor how often it moved, and its norm twice; a tied embedding gets two gradients, which are added up.
+    twice = 2 * 4 * count_parameters(config).embedding if config.tie_embeddings else 0
+    assert twice <= others <= twice + 16 * len(list(model.parameters()))

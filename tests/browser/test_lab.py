@@ -75,6 +75,27 @@ def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path
     assert lesson.page.locator(".Toastify__toast, mjx-merror").count() == 0
 
 
+def test_the_first_time_the_contents_of_the_lesson_are_open_and_the_files_are_not(
+    open_lesson, jupyterlab, tmp_path, monkeypatch
+):
+    for variable in lab.CACHES:
+        monkeypatch.delenv(variable, raising=False)
+    lab._environment(tmp_path / "work")
+    config = lab.CACHES["JUPYTER_CONFIG_DIR"]
+    layout = Path(config, "lab", "workspaces", lab.LAYOUT_FILE)
+    written = tmp_path / "work" / "cache" / layout
+    theirs = jupyterlab.root / "caches" / layout
+    theirs.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(written, theirs)
+    lab.refresh(ROOT / "notebooks", tmp_path / "work")
+    page = open_lesson(tmp_path / "work", lab.find_lesson(ROOT / "notebooks", "05")).page
+    expect(page.locator("#jp-left-stack .jp-TableOfContents")).to_contain_text("1. One word looks back")
+    expect(page.locator("#jp-left-stack .jp-FileBrowser")).to_be_hidden()
+    written.write_text("as the student left it")
+    lab._environment(tmp_path / "work")
+    assert written.read_text() == "as the student left it"
+
+
 def test_the_tests_share_a_server_that_forgets_kernels_theme_and_tabs(open_lesson, jupyterlab, sample):
     first = open_lesson(sample, SAMPLE)
     first.command("apputils:change-theme", theme="JupyterLab Dark")

@@ -49,8 +49,8 @@ def test_a_word_is_found_in_its_section(open_exported, site):
     expect(page.locator(".front")).to_be_hidden()
     first = page.locator(".found li").first
     assert {mark.lower() for mark in first.locator("mark").all_inner_texts()} <= {"causal", "mask"}
-    heading = first.locator("a").inner_text()
-    anchor = first.locator("a").get_attribute("href")
+    heading = first.locator("> a").inner_text()
+    anchor = first.locator("> a").get_attribute("href")
     page.screenshot(path=SCREENSHOTS / "site-search.png")
     page.keyboard.press("Escape")
     expect(page.locator(".front")).to_be_visible()
@@ -58,6 +58,20 @@ def test_a_word_is_found_in_its_section(open_exported, site):
     expect(status).to_contain_text("No sections have")
     lesson = open_exported(f"{site.as_uri()}/{anchor}")
     expect(lesson.locator(f"#{anchor.partition('#')[2]}")).to_have_text(heading)
+
+
+@pytest.mark.parametrize("asked", ["softmax", "head", "causal mask", "your turn"])
+def test_what_is_found_is_listed_once_with_its_terms_of_the_glossary(open_exported, site, asked):
+    page = open_exported(f"{(site / 'index.html').as_uri()}?q={asked.replace(' ', '+')}")
+    said = page.locator(".found li > p:not(.quiet)").all_inner_texts()
+    places = page.locator(".found li > :is(a, span)").all_inner_texts()
+    assert len(said) == len(set(said)) > 5
+    named = [*zip(places[::2], places[1::2], strict=True)]
+    assert len(named) == len(set(named)) == len(said)
+    terms = page.locator(".found .quiet a").evaluate_all("all => all.map(a => a.getAttribute('href').split('#'))")
+    assert (asked == "your turn") == (not terms)
+    glossary = (site / "glossary.html").read_text(encoding="utf-8")
+    assert all(file == "glossary.html" and f'id="{anchor}"' in glossary for file, anchor in terms)
 
 
 def test_a_lesson_searches_all_lessons(open_exported, site):
@@ -152,10 +166,10 @@ def test_the_pages_are_joined_front_lessons_and_the_page_for_instructors(open_ex
         assert Path(url2pathname(urlsplit(address).path)).exists()
 
 
-@pytest.mark.parametrize(("width", "is_open"), [(390, False), (1440, True)])
+@pytest.mark.parametrize(("width", "is_open"), [(390, False), (1099, False), (1100, True), (1440, True)])
 def test_the_contents_of_a_lesson_are_open_where_they_have_a_column_of_their_own(open_exported, site, width, is_open):
     page = open_exported((site / "05_attention.html").as_uri(), viewport={"width": width, "height": 900})
-    expect(page.locator(".contents ol")).to_be_visible(visible=is_open)
+    expect(page.locator(".parts")).to_be_visible(visible=is_open)
     assert page.locator("h1").bounding_box()["y"] < 450
     assert findings(page, "nav") == []
 
@@ -261,12 +275,112 @@ def test_what_is_folded_in_the_list_of_mistakes_is_there_without_scripts_and_on_
 
 def test_the_contents_mark_the_section_that_is_read(open_exported, site):
     page = open_exported((site / "05_attention.html").as_uri(), reduced_motion="reduce")
-    links = page.locator(".contents li a")
+    links = page.locator(".parts a")
     for place in (2, 4):
         anchor = links.nth(place).get_attribute("href")
         page.locator(anchor).evaluate("heading => heading.scrollIntoView()")
-        expect(page.locator(".contents [aria-current]")).to_have_attribute("href", anchor)
-        expect(page.locator(".contents [aria-current]")).to_have_count(1)
+        expect(page.locator(".parts [aria-current]")).to_have_attribute("href", anchor)
+        expect(page.locator(".parts [aria-current]")).to_have_count(1)
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_wide_window_lists_all_lessons_at_the_side_and_marks_this_one(open_exported, site, scheme, scripts):
+    wide = {"viewport": {"width": 1100, "height": 800}, "color_scheme": scheme, "java_script_enabled": scripts}
+    page = open_exported((site / "10_choices.html").as_uri(), **wide)
+    listed = page.locator(".lessons > li > a")
+    hrefs = listed.evaluate_all("all => all.map(a => a.getAttribute('href'))") if scripts else LESSONS
+    assert hrefs == LESSONS and all(link.is_visible() for link in listed.all())
+    here = page.locator("nav [aria-current=page]")
+    expect(here).to_have_text("Choices")
+    expect(page.locator(".lessons .here .parts a").first).to_be_visible()
+    if not scripts:
+        return
+    side, text = page.locator("nav").bounding_box(), page.locator("main > p").first.bounding_box()
+    assert side["x"] + side["width"] <= text["x"]
+    assert here.bounding_box()["y"] < 800  # what is marked can be seen
+    assert findings(page, "nav") == []
+    page.screenshot(path=SCREENSHOTS / f"sidebar-{scheme}.png")
+    page.set_viewport_size({"width": 1099, "height": 800})
+    expect(listed.first).to_be_hidden()
+
+
+def test_a_section_counts_as_seen_when_its_end_was_on_the_screen_and_a_jump_past_it_does_not(chromium, site):
+    page = chromium.new_page(reduced_motion="reduce")
+    page.goto((site / "05_attention.html").as_uri())
+    kept = "JSON.parse(localStorage.getItem('tinylm-seen'))?.last"
+    third = page.locator(".parts a").nth(2).get_attribute("href")
+    page.locator(third).evaluate("heading => heading.scrollIntoView()")
+    page.wait_for_function(kept)  # it has been looked at where the reader rests
+    expect(page.locator(".parts .seen")).to_have_count(0)
+    expect(page.locator(".progress")).to_be_hidden()
+    page.locator(third).evaluate("heading => heading.previousElementSibling.scrollIntoView({ block: 'end' })")
+    expect(page.locator(".parts .seen")).to_have_count(1)
+    expect(page.locator(".parts .seen")).to_have_text("2. All queries at once, seen")
+    expect(page.locator(".progress")).to_contain_text("1 of ")
+    expect(page.locator(".lessons .here > a")).to_contain_text(re.compile(", 1 of 8 sections seen"))
+    assert findings(page, "nav") == []
+    page.goto((site / "index.html").as_uri())
+    expect(page.locator(".map .begun")).to_have_count(1)
+    expect(page.locator(".act .start")).to_have_text("Continue with 05 Attention")
+    page.goto((site / "06_positions.html").as_uri())
+    expect(page.locator(".lessons .begun")).to_contain_text("05 Attention")
+    page.get_by_role("button", name="Forget").click()
+    expect(page.locator(".begun")).to_have_count(0)
+    expect(page.locator(".progress")).to_be_hidden()
+    page.goto((site / "index.html").as_uri())
+    expect(page.locator(".act .start")).to_have_text("Start with lesson 00")
+    page.close()
+
+
+def test_a_browser_that_keeps_nothing_shows_no_progress_and_raises_nothing(open_exported, site, tmp_path):
+    refusal = "Object.defineProperty(globalThis, 'localStorage', { get() { throw new DOMException('no') } })"
+    refuse = f"<script>{refusal};</script>"
+    for name in ("05_attention.html", "index.html"):
+        html = (site / name).read_text(encoding="utf-8").replace("<head>", f"<head>{refuse}", 1)
+        (tmp_path / name).write_text(html, encoding="utf-8")
+        page = open_exported((tmp_path / name).as_uri())
+        page.evaluate("dispatchEvent(new Event('pageshow'))")
+        expect(page.locator("html.keeps, .begun, .progress:visible")).to_have_count(0)
+
+
+def test_an_emblem_has_the_colours_of_the_page(open_exported, site):
+    look = "shape => [getComputedStyle(shape).fill, getComputedStyle(shape).stroke]"
+    looks = []
+    for scheme in ("light", "dark"):
+        page = open_exported((site / "index.html").as_uri(), color_scheme=scheme)
+        assert page.locator(".map .emblem").count() == len(LESSONS)
+        assert all(64 <= one.bounding_box()["width"] <= 120 for one in page.locator(".map .emblem").all())
+        looks.append(page.locator(".emblem .orange, .emblem .faint").evaluate_all(f"all => all.map({look})"))
+    assert all(light != dark for light, dark in zip(*looks, strict=True))
+
+
+def test_the_glossary_filters_as_one_types_and_is_whole_again_for_a_link(open_exported, site):
+    page = open_exported((site / "glossary.html").as_uri(), viewport={"width": 1280, "height": 800})
+    field, terms = page.get_by_label("Filter the terms"), page.locator("main > h3:visible")
+    everything = terms.count()
+    field.press_sequentially("softm")
+    assert terms.all_inner_texts() == ["online softmax", "softmax"]
+    expect(page.get_by_role("status")).to_have_text(f"2 of {everything} terms")
+    assert page.locator("main > h2:visible").all_inner_texts() == ["O", "S"]
+    assert findings(page, "main") == []
+    field.fill("bridle 1990")  # no term has it
+    assert "softmax" in terms.all_inner_texts()
+    expect(page.get_by_role("status")).to_contain_text("in their definitions")
+    field.fill("zebra crossing")
+    expect(terms).to_have_count(0)
+    field.press("Escape")
+    expect(terms).to_have_count(everything)
+    field.fill("softm")
+    page.evaluate("location.hash = '#token-00'")
+    expect(page.locator("#token-00")).to_be_in_viewport()
+    expect(terms).to_have_count(everything)
+
+
+def test_the_glossary_without_scripts_is_the_plain_list(open_exported, site):
+    page = open_exported((site / "glossary.html").as_uri(), java_script_enabled=False)
+    expect(page.get_by_label("Filter the terms")).to_be_hidden()
+    assert page.locator("main > h3:visible").count() == page.locator("main > h3").count() > 100
 
 
 @pytest.mark.parametrize(

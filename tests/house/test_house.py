@@ -395,6 +395,8 @@ def dependencies() -> dict[str, set[str]]:
     for line in project.splitlines():
         if start := re.match(r"([\w-]+) = \[", line):
             names = found.setdefault(start[1], set())
+        elif shared := re.match(r' +"tinylm-lib\[(\w+)\]",', line):
+            names |= found[shared[1]]
         elif wanted := re.match(r' +"([\w-]+)[^"]*",(.*)', line):
             assert re.match(r" +# \w+", wanted[2]), f"say in pyproject.toml why {wanted[1]} is needed"
             names.add(canonicalize_name(wanted[1]))
@@ -411,9 +413,9 @@ def undeclared(s: Source, *extras: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("folder", "but", "extras"), [
-    ("tinylm_lib", "-", ["hf"]), ("tinylm_classroom", "tinylm_classroom/course", ["lab"]),
+    ("tinylm_lib", "-", ["hf"]), ("tinylm_classroom", "tinylm_classroom/course", ["colab"]),
     ("tinylm_classroom/course", "-", ["lab", "course"]), ("notebooks", "notebooks/source", ["test"]),
-    ("notebooks/source", "-", ["lab"]), ("tools", "-", ["hf", "lab", "course", "test"]),
+    ("notebooks/source", "-", ["colab"]), ("tools", "-", ["hf", "lab", "course", "test"]),
     ("tests", "-", ["hf", "lab", "course", "test"]),
 ])  # fmt: skip
 def test_what_is_imported_is_declared(folder: str, but: str, extras: list[str]) -> None:

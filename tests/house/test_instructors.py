@@ -13,7 +13,6 @@ import pytest
 from tinylm_classroom.course.contents import NEEDS, with_tables
 from tinylm_classroom.course.lesson.read import read_lesson
 from tinylm_classroom.folders import NOTEBOOKS, lessons
-from tinylm_lib import __version__
 
 ROOT = Path(__file__).parents[2]
 PAGE, MAKEFILE = ((ROOT / name).read_text("utf-8") for name in ("INSTRUCTORS.md", "Makefile"))
@@ -93,4 +92,3 @@ def test_what_it_names_is_there() -> None:
     assert re.search(r"^requires = \[(\".+?\")\]", project, re.M)[1] in SHELL  # what pip builds the course with
     extras = ",".join(re.findall(r"(?<=\.\[)[\w,]+(?=\])|(?<=--extra )\w+", SHELL)).split(",")
     assert len(extras) > 3 and all(re.search(rf"^{extra} = \[", project, re.M) for extra in extras)
-    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")

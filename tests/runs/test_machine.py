@@ -65,7 +65,7 @@ def test_train_notes_the_machine_and_resume_compares_it(
     (tmp_path / "text.txt").write_text("the cat sat on the mat . " * 40, encoding="utf-8")
     small = "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 0 --prompt the"
     files = ["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run")]
-    assert main(["train", *files, *small.split(), "--total-steps", "2"]) == 0
+    assert main(["train", *files, *small.split(), "--total-steps", "2", "--device", "cpu"]) == 0
     assert load(latest(tmp_path / "run")).extra["machine"] == machine(CPU, "auto")
     assert f"on cpu, precision auto = {'bf16' if instructions == 'on' else 'fp32'}." in capsys.readouterr().out
     resume = ["train", "--resume", *files[2:]]
@@ -75,27 +75,30 @@ def test_train_notes_the_machine_and_resume_compares_it(
         assert main(resume) == 0
 
 
+@pytest.mark.parametrize(("seconds", "side"), [(0.5, 1024), (0.01, 1024), (0.009, 2048), (0.0001, 4096)])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_rate_of_products_is_that_of_the_fastest_and_draws_no_random_number(
-    precision: str, monkeypatch: pytest.MonkeyPatch
+def test_the_rate_is_that_of_the_fastest_of_products_that_take_a_moment_and_draws_no_random_number(
+    precision: str, seconds: float, side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[torch.dtype] = []
+    seen: list[tuple[torch.dtype, int]] = []
 
     class Seen(torch.Tensor):
         def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
-            seen.append(self.dtype)
+            seen.append((self.dtype, len(self)))
             return torch.ones(1, 1)
 
     def repeat(product: Callable[[], Any], number: int, repeat: int) -> list[float]:
         product()
-        return [4.0, 0.5, 2.0]
+        fastest = seconds * (seen[-1][1] / 1024) ** 3
+        return [8 * fastest, fastest, 4 * fastest]
 
     randn, state = torch.randn, torch.get_rng_state()
     monkeypatch.setattr(torch, "randn", lambda *sizes, generator: randn(*sizes, generator=generator).as_subclass(Seen))
     monkeypatch.setattr(module, "repeat", repeat)
-    assert product_rate(CPU, precision) == 2 * 1024**3 / 0.5
+    assert product_rate(CPU, precision) == pytest.approx(2 * 1024**3 / seconds)
     assert torch.equal(torch.get_rng_state(), state)
-    assert seen == [getattr(torch, {"fp32": "float32", "bf16": "bfloat16"}[machine(CPU, precision)["precision"]])]
+    used = getattr(torch, {"fp32": "float32", "bf16": "bfloat16"}[machine(CPU, precision)["precision"]])
+    assert seen == [(used, n) for n in (1024, 2048, 4096) if n <= side]
 
 
 def test_a_real_product_takes_time() -> None:

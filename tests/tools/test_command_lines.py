@@ -164,7 +164,7 @@ SIZES = {f"--{name} 1000000000000": said for name, said in SIZES.items()} | {
 
 @pytest.mark.parametrize("flags", SIZES)
 def test_sizes_that_no_machine_has_are_refused_at_once(flags, place, capsys) -> None:
-    assert main([*BASE.split(), *flags.split()]) == 2
+    assert main([*BASE.split(), *flags.split(), "--device", "cpu"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("tinylm: ") and SIZES[flags] in said and said.count("\n") == 1
     assert not Path("out").exists()

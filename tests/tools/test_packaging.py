@@ -2,6 +2,7 @@
 
 import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from tinylm_classroom import course
 from tinylm_lib import __main__ as command_line
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("tinylm_lib", "tinylm_classroom", "tests", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+PAGES = ("CHANGELOG.md", "CITATION.cff", "ENGINEERS.md", "LICENSE", "README.md")
+PARTS = ("tinylm_lib", "tinylm_classroom", "tests", "pyproject.toml", "MANIFEST.in", *PAGES)
 PACKAGES = ("tinylm_lib", "tinylm_classroom")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
@@ -54,7 +56,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_builds_the_library_and_holds_no_part_of_the_tests(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         parts = {tuple(Path(name).parts[1:3]) for name in archive.getnames()}
-    assert parts >= {("tinylm_lib", "model.py"), ("tinylm_classroom", "folders.py"), ("LICENSE",)}
+    assert parts >= {("tinylm_lib", "model.py"), ("tinylm_classroom", "folders.py"), *((page,) for page in PAGES)}
     assert not [part for part in parts if part[:1] == ("tests",)]
 
 
@@ -78,6 +80,15 @@ def test_the_wheel_says_what_is_true(wheel: Path) -> None:
         )
     assert metadata["Version"] == tinylm_lib.__version__
     assert metadata["License-Expression"] == "MIT" and metadata["License-File"] == "LICENSE"
+    described = metadata.get_payload()
+    targets = re.findall(r"\]\(([^)]+)\)|(?:src|srcset|href)=\"([^\"]+)", described)
+    assert described.startswith("# TinyLM for engineers") and not [one for one in targets if "://" not in "".join(one)]
+
+
+def test_every_page_has_the_same_version() -> None:
+    pages = {"CITATION.cff": r"^version: (.+)$", "CHANGELOG.md": r"^## (.+)$"}
+    found = {re.search(pattern, (ROOT / page).read_text("utf-8"), re.M)[1] for page, pattern in pages.items()}
+    assert found == {tinylm_lib.__version__}
 
 
 @pytest.mark.slow
@@ -125,4 +136,22 @@ def test_lab_without_jupyterlab_says_what_to_install(
     monkeypatch.delattr(course, "lab", raising=False)
     assert command_line.main(["lab"]) == 2
     said = capsys.readouterr().err
-    assert "jupyter_server" in said and "checkout" in said and 'pip install -e ".[lab]"' in said
+    assert "jupyter_server" in said and "make lab" in said and 'pip install -e ".[lab]"' in said
+
+
+def test_without_lessons_the_help_names_none_of_their_programs_which_say_where_lessons_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    def listed() -> list[str]:
+        with pytest.raises(SystemExit):
+            command_line.main(["--help"])
+        return re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M)
+
+    own = ["train", "sample", "eval", "tokens", "doctor", "page"]
+    assert set(listed()) == {*own, "lab", "grade", "site", "slides"}
+    monkeypatch.setattr("tinylm_classroom.folders.NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr("tinylm_classroom.commands.NOTEBOOKS", tmp_path / "notebooks")
+    assert listed() == own
+    for name in ("lab", "grade", "site", "slides"):
+        assert command_line.main([name]) == 2
+        assert f"tinylm: {name} needs the lessons" in (said := capsys.readouterr().err) and "checkout" in said

@@ -160,3 +160,7 @@ def test_what_failed_or_was_changed_meanwhile_or_ran_with_other_packages_runs_ag
     newer = SimpleNamespace(metadata={"Name": "torch"}, version="9.9")
     monkeypatch.setattr(run_tests, "distributions", lambda: [newer])
     assert skipped(run(tests=[SHOWS], notebooks=[SHOWS])[1]) == set()
+
+
+def test_a_part_without_tests_of_its_own_is_run_again_by_its_name() -> None:
+    assert run_tests.alone("colab", "").endswith(" tools/run_tests.py colab")

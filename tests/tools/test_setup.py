@@ -34,7 +34,10 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "tools" / "setup.py"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-INSTALLED = [PROJECT["optional-dependencies"][name] for name in ("lab", "course", "test")]
+EXTRAS = PROJECT["optional-dependencies"]
+INSTALLED = [
+    [line for line in EXTRAS[name] if line != "tinylm-lib[colab]"] for name in ("colab", "lab", "course", "test")
+]
 PINS = {
     canonicalize_name(pin.name): pin
     for pin in map(Requirement, re.findall(r"^[^#\n].*", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -351,6 +354,7 @@ NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0"
     ("cannot be written", f"{INSTALL} due to an OSError: [Errno 13] Permission denied: '/x'"),
     ("cannot be written", "OSError: [Errno 30] Read-only file system: '/x/.venv'"),
     ("no network", f"WARNING: Retry after connection broken by 'NameResolutionError(...)': /torch/\n{NO_TORCH}"),
+    ("without the module ssl", f"SSLError(\"the SSL module is not available.\")\n{NO_TORCH}"),
     ("does not exist for", NO_TORCH),
     ("requires a different Python'", "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below"),
     ("failed with 'no message'", ""),
@@ -417,6 +421,7 @@ def test_make_alone_lists_the_targets():
             "slides",
             "site",
             "portable",
+            "colab",
             "seeds",
             "clean",
         )

@@ -129,7 +129,10 @@ def run_in() -> Iterator[Callable[..., int]]:
         def run_in(place: Path, at: int | str | None = None, n_bytes: int | None = None) -> int:
             process = context.Process(target=dying.train, args=(place, RESUME if saved() else TRAIN, at, n_bytes))
             process.start()
-            process.join(SOON)
+            before, said = -1, RUN / log.LOG_NAME
+            while process.exitcode is None and (now := said.stat().st_size if said.exists() else 0) > before:
+                before = now
+                process.join(SOON)
             assert process.exitcode is not None, "the run hangs"
             return process.exitcode
 

@@ -3,13 +3,16 @@
     python -m tinylm_classroom.course.build [NN ...] [--check]
 
 Without a number it builds what is stale; `--check` executes nothing and fails if something is
-stale.
+stale. Where only the address of the repository is another, nothing is executed either.
 """
 
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
 
 from tinylm_lib.files import print_anything, write_whole
 
@@ -25,9 +28,10 @@ from .lesson.rules import check_rules
 from .lesson.slides import mark
 from .lesson.transform import to_notebook
 from .lesson.tries import with_other_values
-from .lesson.write import why_stale, write
+from .lesson.write import name_of, why_stale, write
 
 STUDENT_SECONDS = 60
+ELSEWHERE = "names another repository"
 
 
 def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
@@ -42,7 +46,7 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
     (check_more if is_more(source) else check_rules)(lesson)
     for role, path in _places(source, notebooks).items():
         notebook = to_notebook(lesson, role)
-        add_links(notebook, source.stem, has_deck=not is_more(source))
+        add_links(notebook, name_of(source), has_deck=not is_more(source))
         if role == "solution" and (tried := with_other_values(notebook)):
             _ = execute(tried, f"{path.stem}, with the other values that its lines name")
         seconds = execute(notebook, path.stem)
@@ -68,7 +72,7 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
     found = {
         path: f"{why}; run make notebooks"
         for path, source in places.items()
-        if (why := why_stale(source, path))
+        if (why := why_stale(source, path) or (_moved(source, path) and ELSEWHERE))
     }
     built = set(notebooks.glob("*.ipynb"))
     built |= {*notebooks.glob("solutions/*.ipynb"), *notebooks.glob("more/*.ipynb")}
@@ -102,6 +106,9 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
                 why_stale(source, path) for path in _places(source, notebooks).values()
             ):
                 print(*build_notebooks(source, notebooks), sep="\n", flush=True)
+            for role, path in _places(source, notebooks).items():
+                if moved := _moved(source, path):
+                    write(moved, path, source, role)
         pages = {} if options.check else _new_pages(notebooks)
         for page, text in pages.items():
             write_whole(page, text.encode())
@@ -117,6 +124,16 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
         else f"up to date: {', '.join(each.stem for each in sources)}"
     )
     return 0
+
+
+def _moved(source: Path, path: Path) -> NotebookNode | None:
+    """A built notebook with the links of now; None if it has them, or is not there."""
+    if not path.exists():
+        return None
+    notebook = nbformat.read(path, as_version=4)
+    before = [*map(str, notebook.cells[:2])]
+    add_links(notebook, name_of(source), has_deck=not is_more(source))
+    return None if [*map(str, notebook.cells[:2])] == before else notebook
 
 
 def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:

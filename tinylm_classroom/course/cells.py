@@ -22,6 +22,7 @@ from ..display import frames
 from ..display.cards import inline
 from ..folders import own
 from ..views.base import MIME, SHARED, json_in_html, source
+from .lesson.links import without_links
 
 OUTSIDE = re.compile(
     r"<(?:img|script|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data)\s*=\s*"
@@ -85,7 +86,7 @@ def page_of(path: Path, notebook: NotebookNode) -> Page:
 
     Raises: ValueError for a notebook without the title of a lesson.
     """
-    found = TITLE.match(notebook.cells[0].source) if notebook.cells else None
+    found = TITLE.match(without_links(notebook.cells[0].source)) if notebook.cells else None
     if not found:
         raise ValueError(
             f"{path.name} begins with no title such as '# 05 Attention' and a question in bold"

@@ -1,12 +1,14 @@
-"""The tables of lessons in README.md and INSTRUCTORS.md, made from the first lines of their
-sources.
+"""What README.md and INSTRUCTORS.md say of the lessons and where they are: tables from the first
+lines of their sources, numbers that are counted, and badges.
 """
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..exercises import EXERCISES
 from .cells import TITLE
+from .lesson.links import REPOSITORY, on_colab, site
 
 PAGES = ("README.md", "INSTRUCTORS.md")
 QUESTIONS = "| lesson | question |"
@@ -17,6 +19,9 @@ FACTS = re.compile(
 )
 
 
+BADGES = re.compile(r"(?m)^\[!\[.*$")
+
+
 def with_tables(page: str, sources: Sequence[Path]) -> str:
     """A page with its tables of these lessons and their number; a page that has none stays as it
     is.
@@ -25,7 +30,19 @@ def with_tables(page: str, sources: Sequence[Path]) -> str:
     for head, lines in rows.items():
         above = re.escape(f"{head}\n{re.sub('[^|]+', '---', head)}\n")
         page = re.sub(rf"(?<={above})(?:\|.*\n)*", "".join(lines).replace("\\", r"\\"), page)
+    n_mistakes = sum(len(exercise.faults) for exercise in EXERCISES.values())
+    page = re.sub(r"(?<=checks know )[\d,]+(?= mistakes)", f"{n_mistakes:,}", page)
+    page = BADGES.sub(_badges(), page)
     return re.sub(r"\d+(?= lessons ·)", str(len(sources)), page)
+
+
+def _badges() -> str:
+    test = f"https://github.com/{REPOSITORY}/actions/workflows/test.yml"
+    open_it = "https://colab.research.google.com/assets/colab-badge.svg"
+    return (
+        f"[![Tests]({test}/badge.svg)]({test}) "
+        f"[![Open lesson 00 in Colab]({open_it})]({on_colab('00_start')}) [The site]({site()})"
+    )
 
 
 def _title(source: Path) -> str:

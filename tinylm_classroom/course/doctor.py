@@ -17,12 +17,19 @@ from tinylm_lib.presets import preset
 from tinylm_lib.runs.machine import main_memory
 from tinylm_lib.training.loop import choose_device
 
-from ..display.numbers import rounded
-from ..folders import ROOT, WORK, usable_work
+from ..display.numbers import marked, rounded
+from ..folders import ROOT, WORK, has_lessons, usable_work
 
 OLDEST = (3, 10)
 NEWEST = (3, 13)
 PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "safetensors")
+LIBRARY = ("numpy", "regex", "safetensors", "tqdm")
+# What the library can do with further packages: one that shows whether they are there, their extra.
+MORE = {
+    "Hugging Face": ("huggingface_hub", "hf"),
+    "GGUF": ("gguf", "gguf"),
+    "tinylm page": ("anywidget", "lab"),
+}
 REINSTALL = "run the set-up again: make lab, or the pip line of the README"
 
 
@@ -59,18 +66,26 @@ def report(findings: list[Observation]) -> str:
 
 
 def software() -> Iterator[Observation]:
-    """The interpreter, the packages that the lessons need, and torch: its device and threads."""
+    """The interpreter, the packages that are needed, and torch: its device and threads."""
     fits = OLDEST <= sys.version_info[:2] <= NEWEST
     fix = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up again"
     yield Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else fix)
-    for name in PACKAGES:
-        is_there = importlib.util.find_spec(name) is not None
-        found = (f"⟨{importlib.metadata.version(name)}⟩",) if is_there else ("missing", REINSTALL)
-        yield Observation(name, *found)
+    for name in PACKAGES if has_lessons() else LIBRARY:
+        found = _version(name)
+        yield Observation(name, found or "missing", "" if found else REINSTALL)
+    for what, (name, extra) in ({} if has_lessons() else MORE).items():
+        install = f"not installed: python -m pip install 'tinylm-lib[{extra}]'"
+        yield Observation(what, _version(name) or install)
     device = choose_device("auto").type
     found = f"⟨{torch.__version__}⟩, device ⟨{device}⟩, ⟨{torch.get_num_threads()} threads⟩"
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
-    yield Observation("torch", found, REINSTALL if old else "")
+    yield Observation("torch", found, "python -m pip install 'torch>=2.11'" if old else "")
+
+
+def _version(name: str) -> str:
+    """The version of an installed package, marked; empty for one that is not there."""
+    is_there = importlib.util.find_spec(name) is not None
+    return marked(importlib.metadata.version(name)) if is_there else ""
 
 
 def memory() -> Observation:
@@ -78,7 +93,7 @@ def memory() -> Observation:
     total = main_memory() / 2**30
     if math.isinf(total):
         return Observation("memory", "⟨unknown GiB⟩")
-    fix = "close other programs; the lessons need about 2 GiB free"
+    fix = "close other programs; about 2 GiB must be free"
     return Observation("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else fix)
 
 
@@ -110,9 +125,7 @@ def speed() -> Observation:
     """The rate of a matrix product in fp32, the best of a few."""
     a = torch.randn(512, 512)
     rate = 2 * 512**3 / min(timeit.repeat(lambda: a @ a, number=1, repeat=20)) / 1e9
-    fix = (
-        "plug in the charger and close other programs; each lesson will take several times as long"
-    )
+    fix = "plug in the charger and close other programs; all will take several times as long"
     return Observation("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else fix)
 
 

@@ -8,3 +8,13 @@ go.addEventListener("click", () => {
   stage.dataset.view = "watch";
   drawView(stage);
 });
+
+// Who has been in a lesson continues there.
+try {
+  const { last } = JSON.parse(localStorage.getItem("tinylm-seen")), start = document.querySelector(".act .start");
+  const lesson = [...document.querySelectorAll(".map li > a")].find((link) => link.getAttribute("href") === last);
+  if (lesson) {
+    start.href = lesson.href;
+    start.textContent = `Continue with ${lesson.querySelector(".number").textContent} ${lesson.querySelector("b").textContent}`;
+  }
+} catch { /* nothing is kept */ }

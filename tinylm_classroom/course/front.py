@@ -10,7 +10,6 @@ from itertools import chain
 from string import Template
 from typing import NamedTuple
 
-import numpy as np
 from nbformat import NotebookNode
 from PIL import Image
 
@@ -24,6 +23,8 @@ from ..views.base import MIME, computable, json_in_html
 from ..views.watch import IMPOSSIBLE
 from .cells import Page, coded
 from .contents import FACTS
+from .emblems import emblem
+from .sidebar import seen_of
 from .threads import clear_threads, threads_drawing
 
 MODEL = "model.js"
@@ -48,27 +49,21 @@ LESSON_GROUPS = (
 GROUP_SIZE = 4  # lessons; the last group has all that follow
 # the tag of the cell whose figure is the lesson's picture, not the first one
 SIGNATURE = "signature"
-THUMBNAIL = (560, 315)
-COLORS = 128
 PREVIEW_SIZE = (1200, 630)  # pixels
-# brightness of what is not drawn; pixels of a line, longer than letters; pixels around
-PAPER = 240
-RUN = 40
-EDGE = 6
 FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
 
 
 class MapEntry(NamedTuple):
-    """What the map shows of a lesson: its page, what it builds, its minutes, a picture, and what it
-    has.
+    """What the map shows of a lesson: its page, what it builds, its minutes, whether something
+    in it moves, links to its other forms, and how many sections of it a reader can have seen.
     """
 
     page: Page
     builds: str
     minutes: int
-    picture: str
     has_view: bool
-    slides: str
+    links: Sequence[str]
+    sections: int
 
 
 @cache
@@ -82,20 +77,14 @@ def model_script() -> str:
     return f"{scripts}globalThis.tinylmModel = {json_in_html(data)};\n"
 
 
-def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
-    """What the map shows of a built lesson. slides: links to its slides, as HTML."""
+def map_entry(
+    notebook: NotebookNode, page: Page, links: Sequence[str] = (), sections: int = 0
+) -> MapEntry:
+    """What the map shows of a built lesson. links: to its other forms, as HTML."""
     facts = FACTS.search(" ".join(notebook.cells[0].source.split()))
     builds, minutes = (facts[2], int(facts[4]) + int(facts[5] or 0)) if facts else ("", 0)
-    shown = _shown(notebook)
-    picture = _signature(shown)
-    return MapEntry(
-        page,
-        builds,
-        minutes,
-        picture and thumbnail(picture),
-        any(MIME in data for data in shown),
-        slides,
-    )
+    has_view = any(MIME in data for data in _shown(notebook))
+    return MapEntry(page, builds, minutes, has_view, links, sections)
 
 
 def preview(notebook: NotebookNode) -> bytes:
@@ -128,57 +117,10 @@ def _signature(shown: Sequence[dict]) -> str:
     )
 
 
-def thumbnail(png: str) -> str:
-    """A small picture of what is drawn in the large one, without most of the text around it; both
-    are PNG in base64.
-    """
-    drawn = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    drawn = drawn.crop(_drawing(np.asarray(drawn).min(-1) < PAPER) or drawn.getbbox())
-    drawn.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    drawn.quantize(COLORS, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
-    return base64.b64encode(buffer.getvalue()).decode()
-
-
-def _drawing(ink: np.ndarray) -> tuple[int, int, int, int] | None:
-    """The smallest box with all straight lines and areas of a picture, whose letters are too small
-    to be either.
-
-    Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If
-    there are no lines, the box has all the ink; None for an empty picture.
-    """
-    if not ink.any():
-        return None
-    lines = _in_long_runs(ink) | _in_long_runs(ink.T).T
-    left, top, right, bottom = _box(ink)
-    box = _box(lines) if lines.any() else (left, top, right, bottom)
-    return (
-        max(left, box[0] - EDGE),
-        max(top, box[1] - EDGE),
-        min(right, box[2] + EDGE),
-        min(bottom, box[3] + EDGE),
-    )
-
-
-def _box(ink: np.ndarray) -> tuple[int, int, int, int]:
-    """The smallest box with all ink: left, top, right, bottom."""
-    rows, columns = np.nonzero(ink)
-    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
-
-
-def _in_long_runs(ink: np.ndarray) -> np.ndarray:
-    """Where the ink of a row is at least RUN pixels long without a gap."""
-    sums = np.pad(ink.cumsum(1), ((0, 0), (1, 0)))
-    starts = sums[:, RUN:] - sums[:, :-RUN] == RUN  # whether a run of RUN pixels begins here
-    begun = np.pad(starts, ((0, 0), (0, RUN - 1))).cumsum(1)
-    return begun - np.pad(begun, ((0, 0), (RUN, 0)))[:, : ink.shape[1]] > 0
-
-
 def front_page(
-    lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str
+    lessons: Sequence[MapEntry], sections: Sequence[Sequence], guide: str, reference: str
 ) -> str:
-    """The content of the front page, with a search through sections: file, lesson, anchor, heading,
-    text.
+    """The content of the front page, with a search through sections, as `with_terms` gives them.
 
     guide, reference: the pages for instructors and of the library's public names, or nothing.
     """
@@ -223,14 +165,16 @@ def _map(lessons: Sequence[MapEntry]) -> str:
 
 def _card(lesson: MapEntry) -> str:
     page = lesson.page
-    picture = f'<img alt="" src="data:image/png;base64,{lesson.picture}">' if lesson.picture else ""
+    drawn = emblem(page.file)
     builds = coded(lesson.builds)
     facts = [f"{lesson.minutes} min"] if lesson.minutes else []
     facts += ["interactive view"] if lesson.has_view else []
+    links = f'<p class="slides">{" · ".join(lesson.links)}</p>' if lesson.links else ""
     return (
-        f'<li><a href="{page.file}"><span class="picture">{picture}</span>'
+        f'<li {seen_of(page.file, lesson.sections)}><a href="{page.file}">'
+        f'<span class="picture">{drawn}</span>'
         f'<span class="number">{page.number}</span> <b>{escape(page.topic)}</b>'
         f'<span class="question">{escape(page.question)}</span></a>'
         f'<p class="builds">{f"<i>Builds</i> {builds}." if builds else ""}</p>'
-        f'<p class="facts">{" · ".join(facts)}</p>{lesson.slides}</li>'
+        f'<p class="facts">{" · ".join(facts)}</p>{links}</li>'
     )

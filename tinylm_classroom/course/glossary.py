@@ -16,6 +16,11 @@ INTRODUCTION = (
     "meanings and are listed twice."
 )
 
+FILTER = (  # glossary.js shows it, which does what it says
+    '<p class="filter" hidden><input type="search" aria-label="Filter the terms" '
+    'placeholder="Filter the terms"> <span class="quiet" role="status"></span></p>'
+)
+
 # The terms that each lesson defines. One in two lessons has two meanings, or two sides.
 TERMS = {
     "00": (
@@ -126,7 +131,7 @@ def glossary_content(found: Sequence[tuple[Mention, Sequence[Mention]]]) -> str:
     shown = (
         f'<h2 id="{letter}">{letter}</h2>{"".join(map(_entry, group))}' for letter, group in groups
     )
-    return f"<h1>Glossary</h1><p>{INTRODUCTION}</p>{''.join(shown)}"
+    return f"<h1>Glossary</h1><p>{INTRODUCTION}</p>{FILTER}{''.join(shown)}"
 
 
 def term_anchor(mention: Mention) -> str:

@@ -3,9 +3,9 @@
     python -m tinylm_lib lab [NN] [--work FOLDER] [--solutions] [options of JupyterLab]
 
 The copies lie in the work folder: FOLDER, or the one that the environment variable TINYLM_WORK
-names, or `work/` of the course. Kept parts, caches and JupyterLab's settings are there, too. A copy
+names, or work/ of the course. Kept parts, caches and JupyterLab's settings are there, too. A copy
 is made once and never overwritten after an edit: a newer lesson is put next to it. Started by a
-JupyterHub, `lab` becomes the server that the hub waits for.
+JupyterHub, this becomes the server that the hub waits for.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from tinylm_lib.files import write_whole
 
 from ..folders import NOTEBOOKS, WORK, more, usable_work
 from .answers import homes, what_becomes_of
-from .lesson.links import without_links
+from .lesson.links import SETUP, without_links
 
 CACHES = {
     "HF_HOME": "huggingface",
@@ -62,6 +62,13 @@ NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:annou
 # With its state a view lives in a notebook that is opened again; without it only its picture is
 # there.
 SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
+# The first time JupyterLab shows the contents of the lesson in the place of the list of files.
+CONTENTS = {"collapsed": False, "visible": True, "current": "@jupyterlab/toc:plugin"}
+FIRST_LAYOUT = {
+    "data": {"layout-restorer:data": {"left": CONTENTS, "relativeSizes": [0.2, 0.8, 0]}},
+    "metadata": {"id": "default"},
+}
+LAYOUT_FILE = "default-37a8.jupyterlab-workspace"  # JupyterLab's name for the workspace `default`
 HUB = "JUPYTERHUB_SERVICE_URL"  # set by a JupyterHub, which starts servers itself
 START_SECONDS = 300
 STOP_SECONDS = 10
@@ -275,6 +282,10 @@ def _environment(work: Path) -> dict[str, str]:
         ("default_setting_overrides", SAVED_VIEWS),
     ):
         write_whole(settings / f"{name}.json", json.dumps(content).encode())
+    layout = cache / CACHES["JUPYTER_CONFIG_DIR"] / "lab" / "workspaces" / LAYOUT_FILE
+    if not layout.exists():  # later it is as the student left it
+        layout.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(layout, json.dumps(FIRST_LAYOUT).encode())
     paths = [str(settings.parent), environment.get("JUPYTER_CONFIG_PATH", "")]
     return environment | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
@@ -364,7 +375,9 @@ def _version(notebook: dict[str, Any]) -> str:
     change it.
     """
     texts = [
-        (cell["cell_type"], without_links("".join(cell["source"]))) for cell in notebook["cells"]
+        (cell["cell_type"], without_links("".join(cell["source"])))
+        for cell in notebook["cells"]
+        if cell.get("id") != SETUP
     ]
     return hashlib.sha256(
         json.dumps([text for text in texts if text[1].strip()]).encode()
@@ -373,7 +386,14 @@ def _version(notebook: dict[str, Any]) -> str:
 
 def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
     blank = {"outputs": [], "execution_count": None}
-    cells = [cell | blank if cell["cell_type"] == "code" else cell for cell in built["cells"]]
+    title, *rest = built["cells"]
+    # here views move, and nothing has to be installed
+    cells = [title | {"source": without_links("".join(title["source"]))}]
+    cells += [
+        cell | blank if cell["cell_type"] == "code" else cell
+        for cell in rest
+        if cell.get("id") != SETUP
+    ]
     for cell in cells:  # an output that is not there covers nothing
         seen = {**cell.get("metadata", {}).get("jupyter", {})}
         if seen.pop("outputs_hidden", None):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from html import escape
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import tinylm_lib
 from tinylm_lib.files import write_whole
 
 from ..display.theme import css
+from ..folders import ROOT
 from .cells import coded
 
 TOP = "tinylm_lib"
@@ -30,6 +32,8 @@ TEMPLATES = {
     "custom.css": "reference.css",
     "syntax-highlighting.css": "code.css",
 }
+# the table of ENGINEERS.md: what names are for, and the names
+TABLE = re.compile(r"\| for \| names \|\n.*\n((?:\|.*\n)+)")
 SILENT = "<!-- -->"  # pdoc leaves out what has no docstring
 # How a line of a docstring begins that is not about an argument.
 WORDS = r"Returns\b|Yields\b|Raises\b|Source(?: of [\w ]+)?:"
@@ -40,7 +44,8 @@ def write_reference(folder: Path) -> Path:
     modules = {name: doc.Module(import_module(name)) for name in rooms()}
     for module in modules.values():
         if module.modulename == TOP:
-            offered = {name: getattr(module.obj, name) for name in module.obj.__all__}
+            names = chain.from_iterable(purposes().values())
+            offered = {name: getattr(module.obj, name) for name in names}
             module.members = {
                 k: module.members.get(k) or modules[o.__name__] for k, o in offered.items()
             }
@@ -61,6 +66,23 @@ def write_reference(folder: Path) -> Path:
     for name, text in pages.items():
         write_whole(folder / name, text.encode())
     return folder / f"{TOP}.html"
+
+
+def purposes(handbook: Path = ROOT / "ENGINEERS.md") -> dict[str, list[str]]:
+    """The library's public names by what they are for, in the order of the handbook.
+
+    What it does not name comes last; where the library alone is installed, this is all of them.
+    """
+    text = handbook.read_text(encoding="utf-8") if handbook.exists() else ""
+    table = TABLE.search(text)
+    rows = re.findall(r"\| (.+?) \| (.+) \|", table[1]) if table else []
+    left = dict.fromkeys(tinylm_lib.__all__)
+    found = {}
+    for purpose, names in rows:
+        offered = [name for name in re.findall(r"`(\w+)[`.]", names) if name in left]
+        found[purpose] = [*dict.fromkeys(offered)]
+        left = {name: None for name in left if name not in offered}
+    return found | ({"": [*left]} if left else {})
 
 
 def rooms() -> list[str]:
@@ -153,6 +175,7 @@ def _configure(modules: dict[str, doc.Module]) -> None:
     render.configure(docformat="markdown", include_undocumented=False, favicon="data:,")
     render.env.loader = ChoiceLoader([DictLoader(own), render.env.loader])
     render.env.globals["top"] = TOP
+    render.env.globals["purposes"] = purposes()
     render.env.tests["below"] = lambda name, above: name.rpartition(".")[0] == above
     render.env.filters["cross_linked"] = _cross_linked(modules)
 

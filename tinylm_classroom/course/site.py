@@ -9,7 +9,7 @@ python -m tinylm_lib site [NN ...] [--to FOLDER]
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -37,15 +37,19 @@ from .cells import (
     words_of,
     write_page,
 )
+from .emblems import emblem
 from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
-from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
+from .glossary import GLOSSARY, definitions, glossary_content
 from .grading.sections import find_sections
 from .learn import LEARN, learn_page
 from .lesson.cover import is_covered
-from .lesson.links import without_links
+from .lesson.links import SETUP, on_colab, without_links
+from .lesson.slides import is_prediction
 from .mistakes import MISTAKES, mistakes_content
 from .reading import READING, reading_content
 from .reference import TOP, write_reference
+from .search import sections_of, with_terms
+from .sidebar import ALONE, Entry, Heading, Way, contents, counted
 
 REFERENCE = f"api/{TOP}.html"
 GUIDE = "instructors.html"
@@ -63,10 +67,16 @@ LISTS = {  # pages that are computed from all lessons: their title and what they
     MISTAKES: ("Mistakes", "The mistakes that the checks of the course know by name"),
     READING: ("Further reading", "What the lessons cite"),
 }
-LIST_LINKS = [f'<a href="{file}">{title}</a>' for file, (title, _) in LISTS.items()]
+# where the command that opens a lesson stands: below its question and what it needs
+TITLE = re.compile(
+    r"\A(?:<h1.*?</h1>)?\s*(?:<p><strong>.*?</p>)?\s*(?:<p><em>Needs</em>.*?</p>)?", re.S
+)
 SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all '
     'lessons" placeholder="Search all lessons"></form>'
+)
+PROGRESS = (
+    '<p class="progress quiet" hidden><span></span> <button type="button">Forget</button></p>'
 )
 COVERED = "Guess first, or show what answers it"
 LISTED = re.compile(r'<h2 id="(.*?)">(.*?)</h2>', re.S)
@@ -83,7 +93,7 @@ class Rendered(NamedTuple):
     """
 
     content: str
-    headings: list[tuple[int, str, str]]
+    headings: list[Heading]
     texts: list[str]
     modules: set[str]
     asks: bool = False
@@ -102,46 +112,52 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     wanted = [path for number, path in built.items() if not numbers or number in numbers]
     folder.mkdir(parents=True, exist_ok=True)
     known = [path for path in lessons if path in wanted or (folder / f"{path.stem}.html").exists()]
-    pages = [page_of(path, lessons[path]) for path in known]
+    pages = {page_of(path, lessons[path]): path for path in known}
+    rendered = {page: render(lessons[path], page) for page, path in pages.items()}
+    further = {
+        page: {other: render(notebook, other) for notebook, other in more_pages(notebooks, page)}
+        for page in pages
+    }
+    handbook = notebooks.parent / "INSTRUCTORS.md"
+    others = _other_pages(folder, handbook)
+    way = Way(
+        [_entry(page, rendered[page], further[page]) for page in pages],
+        [Entry(file, title) for file, title in others.items()],
+    )
     written = []
     sections = []
-    contents = {}
-    for i, (path, page) in enumerate(zip(known, pages, strict=True)):
-        rendered = render(lessons[path], page)
-        contents[page] = rendered.content
-        sections += _sections(rendered, page)
-        if path in wanted:
-            before = pages[i - 1] if i > 0 else None
-            after = pages[i + 1] if i + 1 < len(pages) else None
-            links = slide_links(folder, page) + more_links(notebooks, page)
-            html = lesson_page(rendered, page, before, after, links)
-            written.append(write_page(folder / f"{path.stem}.html", html))
-            for further, other in more_pages(notebooks, page):
-                found = render(further, other)
-                sections += _sections(found, other)
-                written.append(write_page(folder / other.file, lesson_page(found, other, page)))
-    terms = definitions(contents)
-    sections += [
-        [GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms
-    ]
+    around = [None, *pages, None]
+    for before, page, after in zip(around, pages, around[2:], strict=False):
+        sections += _sections(page, rendered[page])
+        if pages[page] not in wanted:
+            continue
+        ways_in = run_line(page, slide_links(folder, page) + more_links(further[page]))
+        html = lesson_page(rendered[page], page, before, after, ways_in, way)
+        written.append(write_page(folder / page.file, html))
+        for other, found in further[page].items():
+            sections += _sections(other, found)
+            html = lesson_page(found, other, page, None, run_line(other, further=True), way)
+            written.append(write_page(folder / other.file, html))
+    shown = {page: found.content for page, found in rendered.items()}
+    terms = definitions(shown)
     lists = {
         GLOSSARY: glossary_content(terms),
         MISTAKES: mistakes_content(pages, find_sections(notebooks)),
-        READING: reading_content(contents),
+        READING: reading_content(shown),
     }
     for file, content in lists.items():
-        written.append(write_page(folder / file, list_page(file, content)))
-    reference = REFERENCE if (folder / REFERENCE).exists() else ""
-    cards = [
-        map_entry(lessons[path], page, slide_links(folder, page) + more_links(notebooks, page))
-        for path, page in zip(known, pages, strict=True)
-    ]
+        written.append(write_page(folder / file, list_page(file, content, way)))
+    cards = []
+    for page, path in pages.items():
+        links = slide_links(folder, page) + more_links(further[page])
+        count = len(counted(rendered[page].headings))
+        cards.append(map_entry(lessons[path], page, links, count))
     written.append(write_page(folder / LEARN, learn_page()))
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
-    if (handbook := notebooks.parent / "INSTRUCTORS.md").exists():
-        guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages])
+    if GUIDE in others:
+        guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages], way)
         written.append(write_page(folder / GUIDE, guide))
-    front = index_page(cards, sections, GUIDE if handbook.exists() else "", reference)
+    front = index_page(cards, with_terms(sections, [defined for defined, _ in terms]), others)
     written.append(write_page(folder / "index.html", front))
     if picture := next(filter(None, map(preview, lessons.values())), b""):
         written.append(folder / PREVIEW)
@@ -149,6 +165,13 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     if url:
         _name_preview([path for path in written if path.suffix == ".html"], url.rstrip("/"))
     return written
+
+
+def _other_pages(folder: Path, handbook: Path) -> dict[str, str]:
+    """The files that are there and are not lessons, and what they are called."""
+    others = {file: title for file, (title, _) in LISTS.items()}
+    others |= {REFERENCE: "Reference"} if (folder / REFERENCE).exists() else {}
+    return others | ({GUIDE: "Teaching"} if handbook.exists() else {})
 
 
 def _name_preview(pages: Sequence[Path], url: str) -> None:
@@ -159,15 +182,14 @@ def _name_preview(pages: Sequence[Path], url: str) -> None:
         write_page(path, html)
 
 
-def slide_links(folder: Path, page: Page) -> str:
+def slide_links(folder: Path, page: Page) -> list[str]:
     """Links to the slides and the handout of a lesson, where the folder `slides` of the site has
     them.
     """
     files = {f"slides/{Path(page.file).with_suffix(kind)}": what for kind, what in DECKS.items()}
-    there = [
+    return [
         f'<a href="{file}">{what}</a>' for file, what in files.items() if (folder / file).exists()
     ]
-    return f'<p class="slides">{" · ".join(there)}</p>' if there else ""
 
 
 def more_pages(notebooks: Path, page: Page) -> list[tuple[NotebookNode, Page]]:
@@ -177,13 +199,23 @@ def more_pages(notebooks: Path, page: Page) -> list[tuple[NotebookNode, Page]]:
     return [(notebook, page_of(path, notebook)) for notebook, path in read]
 
 
-def more_links(notebooks: Path, page: Page) -> str:
-    """Links to the pages that go further than a lesson, as HTML."""
-    links = [
-        f'<a href="{other.file}">{escape(other.topic)}</a>'
-        for _, other in more_pages(notebooks, page)
-    ]
-    return f'<p class="slides">More: {", ".join(links)}</p>' if links else ""
+def more_links(further: Collection[Page]) -> list[str]:
+    """Links to the pages that go further than a lesson, after a word that says so."""
+    links = [f'<a href="{other.file}">{escape(other.topic)}</a>' for other in further]
+    return [f"More: {', '.join(links)}"] if links else []
+
+
+def run_line(page: Page, links: Sequence[str] = (), further: bool = False) -> str:
+    """How to run a lesson, and its other forms, as a line of HTML.
+
+    further: whether it is one of those that go further than a lesson.
+    """
+    name = f"{'more/' if further else ''}{Path(page.file).stem}"
+    run = f'<code>make lab ARGS="{page.number}"</code>'
+    if further:
+        run = f"<code>make lab</code>, then open <code>{name}.ipynb</code>"
+    ways = [run, f'<a href="{on_colab(name)}">in Colab</a>', *links]
+    return f'<p class="run">To run and change it: {" · ".join(ways)}</p>'
 
 
 def render(notebook: NotebookNode, page: Page) -> Rendered:
@@ -204,9 +236,9 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
             texts[-1] += before
             texts += after
             codes += [""] * len(after)
-        elif cell.cell_type == "code":
+        elif cell.cell_type == "code" and cell.id != SETUP:
             shown.append(_code_cell(cell, modules))
-            codes[-1] += f"\n{escape(cell.source)}"
+            codes[-1] += f"\n{escape(_legible(cell))}"
     content = led_to_anchors("\n".join(shown), page, prose.headings)
     content = NOTEBOOK.sub(r'href="\1.html"', content)
     said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
@@ -224,9 +256,12 @@ def lesson_page(
     page: Page,
     before: Page | None = None,
     after: Page | None = None,
-    slides: str = "",
+    run: str = "",
+    way: Way = ALONE,
 ) -> str:
-    """The whole HTML of one lesson. slides: links to them, as HTML."""
+    """The whole HTML of one lesson. run: the line that says how to run it. way: the pages around
+    it.
+    """
     links = [(before, "before", "← ", ""), (after, "next", "", " →")]
     around = "".join(
         f'<a class="{where}" href="{page.file}">{left}{page.number}'
@@ -234,25 +269,20 @@ def lesson_page(
         for page, where, left, right in links
         if page
     )
-    run = (
-        f'<p class="quiet">The outputs are those of one run. To run and change the code: '
-        f'<code>make lab ARGS="{page.number}"</code></p>'
-    )
     top = f'<p class="around">{around}</p>' if around else ""
-    navigation = (
-        f'<nav aria-label="This lesson">{HOME}{top}'
-        f"{_contents(rendered.headings, slides + run)}</nav>"
-    )
-    content = rendered.content + (f"<footer>{around}</footer>" if around else "")
+    drawn = emblem(page.file)
+    content = drawn + TITLE.sub(lambda title: f"{title[0]}\n{run}", rendered.content, count=1)
+    content += f"<footer>{around}</footer>" if around else ""
+    navigation = _navigation("This lesson", page.file, rendered.headings, way, top)
     title = f"{page.number} {page.topic} · TinyLM"
-    script = views_script(rendered.modules)
+    script = views_script(rendered.modules) + _scoped("progress")
     model = MODEL_TAG if rendered.asks else ""
     return _fill(
         title, "lesson", content, script, navigation, page.question, own("course/code.css"), model
     )
 
 
-def guide_page(text: str, lessons: Collection[str]) -> str:
+def guide_page(text: str, lessons: Collection[str], way: Way = ALONE) -> str:
     """The HTML of a page in Markdown.
 
     Its links to notebooks lead to the lessons among these files; others are text.
@@ -265,47 +295,46 @@ def guide_page(text: str, lessons: Collection[str]) -> str:
         return f'<a href="{page}">{link[2]}</a>' if page in lessons else link[2]
 
     content = re.sub(r'<a href="(?!https?:)([^"]*)">(.*?)</a>', lead, content)
-    navigation = f'<nav aria-label="This page">{HOME}{_contents(prose.headings)}</nav>'
+    navigation = _navigation("This page", GUIDE, prose.headings, way)
     title = words_of(prose.headings[0][2])
+    script = _scoped("progress")
     return _fill(
-        f"{title} · TinyLM", "lesson", content, "", navigation, title, own("course/code.css")
+        f"{title} · TinyLM", "lesson", content, script, navigation, title, own("course/code.css")
     )
 
 
-def list_page(file: str, content: str) -> str:
+def list_page(file: str, content: str, way: Way = ALONE) -> str:
     """The HTML of one of LISTS; the headings of the second rank in its content become the table of
     contents.
     """
     title, description = LISTS[file]
     headings = [(2, anchor, escape(words_of(text))) for anchor, text in LISTED.findall(content)]
-    navigation = f'<nav aria-label="This page">{HOME}{_contents(headings)}</nav>'
-    return _fill(
-        f"{title} · TinyLM", "lesson", content, "", navigation, description, own("course/code.css")
-    )
+    navigation = _navigation("This page", file, headings, way)
+    script = _scoped("progress") + (_scoped("glossary") if file == GLOSSARY else "")
+    look = own("course/code.css")
+    return _fill(f"{title} · TinyLM", "lesson", content, script, navigation, description, look)
 
 
 def index_page(
     lessons: Sequence[MapEntry],
-    sections: Sequence[Sequence[str]],
-    guide: str = "",
-    reference: str = "",
+    sections: Sequence[Sequence],
+    others: Mapping[str, str],
 ) -> str:
-    """The HTML of the front page, with a search through the sections of lessons: file, lesson,
-    anchor, heading, text.
+    """The HTML of the front page, with a search through the sections of lessons, as `with_terms`
+    gives them.
 
-    guide, reference: the pages for instructors and of the library's public names, where there are
-    such.
+    others: the files of the other pages and what they are called.
     """
-    links = '<a href="#lessons">Lessons</a>' + "".join(LIST_LINKS)
-    links += f'<a href="{reference}">Reference</a>' if reference else ""
+    links = '<a href="#lessons">Lessons</a>'
+    links += "".join(f'<a href="{file}">{title}</a>' for file, title in others.items())
+    guide, reference = (file if file in others else "" for file in (GUIDE, REFERENCE))
     navigation = (
         '<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>'
         f"{links}{SEARCH}</nav>"
     )
     found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
     content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
-    parts = [own("course/search.js"), own("course/front.js")]
-    script = views_script({"watch"}) + "".join(f"{{\n{part}}}\n" for part in parts)
+    script = views_script({"watch"}) + "".join(map(_scoped, ("search", "front", "progress")))
     title = "TinyLM: build a language model"
     look = own("course/front.css")
     return _fill(title, "index", content, script, navigation, DESCRIPTION, look, MODEL_TAG)
@@ -332,40 +361,47 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     return 0
 
 
-def _contents(headings: Sequence[tuple[int, str, str]], after: str = "") -> str:
-    lines = "".join(
-        f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2
-    )
-    lists = f"<p>{' · '.join(LIST_LINKS)}</p>"
-    return (
-        '<details class="contents"><summary>Contents</summary>'
-        f"<ol>{lines}</ol>{lists}{after}</details>"
-    )
-
-
-def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
-    """What the search knows of a lesson: its sections with what they say, but for the sources."""
-    lesson = f"{page.number} {page.topic}"
-    found = zip(rendered.headings, rendered.texts, strict=True)
-    return [
-        [page.file, lesson, anchor, words_of(text), said]
-        for (_, anchor, text), said in found
-        if text != "Sources"
+def _entry(page: Page, rendered: Rendered, further: Mapping[Page, Rendered]) -> Entry:
+    """A lesson in the sidebar, with the pages that go further."""
+    name = f"{page.number} {escape(page.topic)}"
+    below = [
+        _entry(other, found, {})._replace(name=escape(other.topic))
+        for other, found in further.items()
     ]
+    return Entry(page.file, name, len(counted(rendered.headings)), below)
+
+
+def _navigation(label: str, file: str, headings: Sequence[Heading], way: Way, top: str = "") -> str:
+    """The links around a page: above it in a narrow window, at its side in a wide one."""
+    return f'<nav aria-label="{label}">{HOME}{top}{contents(way, file, headings)}{PROGRESS}</nav>'
+
+
+def _sections(page: Page, rendered: Rendered) -> list[list]:
+    return sections_of(page, rendered.headings, rendered.texts)
+
+
+def _scoped(name: str) -> str:
+    """A script of the site, whose names are its own."""
+    return f"{{\n{own(f'course/{name}.js')}}}\n"
 
 
 def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     code = ""
-    if cell.source.strip():
+    if _legible(cell).strip():
         code = f'<pre class="code"><code>{colored(cell.source)}</code></pre>'
     folded = "Code" if cell.metadata.get("jupyter", {}).get("source_hidden") else ""
     folded = "Imports" if only_imports(cell.source) else folded
-    if folded:
+    if code and folded:
         code = f"<details><summary>{folded}</summary>{code}</details>"
     outputs = "".join(output_html(output, modules) for output in cell.outputs)
     if is_covered(cell):
         outputs = f'<details class="answers"><summary>{COVERED}</summary>{outputs}</details>'
     return f'<div class="cell">{code}{outputs}</div>'
+
+
+def _legible(cell: NotebookNode) -> str:
+    """The code of a cell that a reader can read: a prediction is in ROT13."""
+    return "" if is_prediction(cell) else cell.source
 
 
 def _fill(

@@ -3,7 +3,10 @@ seen.
 """
 
 import os
+import sys
+from typing import Any
 
+from IPython import get_ipython
 from IPython.display import DisplayHandle, publish_display_data
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -19,30 +22,59 @@ _ONE_IS_SEEN = f"""<style>
 </style>"""
 
 
+_OF_A_SERVER = "JPY_SESSION_NAME"
+_OF_KAGGLE = "KAGGLE_KERNEL_RUN_TYPE"
+_OF_VS_CODE = "__vsc_ipynb_file__"  # among the names of a notebook
+
+
 def is_in_jupyter() -> bool:
-    """Whether a Jupyter server has started this kernel for a notebook, so that somebody may be
+    """Whether this kernel was started for a notebook that is open, so that somebody may be
     watching.
     """
-    return "JPY_SESSION_NAME" in os.environ
+    return _OF_A_SERVER in os.environ or _is_in_colab() or _is_in_vs_code()
+
+
+def _is_in_colab() -> bool:
+    return "google.colab" in sys.modules
+
+
+def _is_in_vs_code() -> bool:
+    shell = get_ipython()
+    return shell is not None and _OF_VS_CODE in shell.user_ns
+
+
+def _is_in_jupyterlab() -> bool:
+    """Whether the style shows one of two outputs in a row: in other places, of which some have a
+    server, too, outputs are named differently.
+    """
+    is_elsewhere = _OF_KAGGLE in os.environ or _is_in_colab() or _is_in_vs_code()
+    return _OF_A_SERVER in os.environ and not is_elsewhere
 
 
 class WithPicture:
     """A widget that is gone together with its kernel or its state, while its picture stays in the
     notebook.
 
-    Its mime bundle has both. Outside of Jupyter this is one output, of which a reader takes what it
-    can show.
+    Its mime bundle has both. Outside of JupyterLab this is one output, of which a reader takes what
+    it can show.
     """
 
     _handle: DisplayHandle | None = None
 
     def _ipython_display_(self) -> None:
-        if not is_in_jupyter():
+        if not _is_in_jupyterlab():
             raise NotImplementedError  # IPython then displays the mime bundle
         bundle, metadata = self._repr_mimebundle_()
         self._handle = self._handle or DisplayHandle()
         self._handle.display(_lasting(bundle), raw=True)
         publish_display_data({WIDGET: bundle[WIDGET]}, metadata)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        """The widget by its id; a widget of ipywidgets 7 has only a method that displays it."""
+        above = getattr(super(), "_repr_mimebundle_", None)
+        if above is not None:
+            return above(**kwargs)
+        return {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
 
     def renew_picture(self) -> None:
         """Replaces the picture in the notebook by the present one; nothing if there is none."""

@@ -30,7 +30,7 @@ const LOOK = `
   .map svg { display: block; width: 100%; max-width: 460px; height: auto } .map svg text { font-size: 17px } .map rect { fill: var(--series-1) } .map .cell { fill: var(--soft) } .map .later { fill: url(#later) }
   .breaks { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 272px), 1fr)); gap: 10px } .break { border: 1px solid var(--line); border-radius: 10px; padding: 8px 14px }
   .break label { display: flex; gap: 10px; align-items: center; font-weight: 600; cursor: pointer; min-height: 28px } .break input { width: 20px; height: 20px; margin: 0; accent-color: var(--bad); flex: none; cursor: pointer }
-  .break .segments { margin: 0 } .break p { margin: 2px 0 0; color: var(--quiet); font-size: var(--type-label); line-height: 1.4 } .break p.found { color: var(--ink) } .break:has(.segments) p { margin-top: 6px } .break .segments legend { padding: 0 10px 4px 0 } .break:has(> label :checked) { border-color: var(--bad); box-shadow: inset 4px 0 var(--bad) }
+  .break .segments { margin: 0 } .break p { margin: 2px 0 0; color: var(--quiet); font-size: var(--type-label); line-height: 1.4 } .break p.found { color: var(--ink) } .break:has(.segments) p { margin-top: 6px } .break .segments legend { width: 100%; padding: 0 0 4px; font-weight: 600; color: var(--ink) } .break:has(> label :checked) { border-color: var(--bad); box-shadow: inset 4px 0 var(--bad) }
   .segments { margin: 0 0 10px }
   details { margin: 18px 0 0; padding: 10px 0 0; border-top: 1px solid var(--line) } summary { cursor: pointer; color: var(--accent); font-weight: 600; padding: 4px 0; width: max-content; max-width: 100% }
   textarea { display: block; width: 100%; height: 120px; font: inherit; padding: 8px 14px; margin: 6px 0 8px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 10px }
@@ -54,7 +54,7 @@ const BREAKS = [
   ["batch", { batch: 1 }, "One text per update", "The gradient of one text is noisy. Expect a rougher curve, and little harm per token."],
 ];
 const SOUND_ONES = { causal: true, shifted: true, residual: true, norm: true, rate: 1, batch: 4 };
-const START = 400, TALL = 388, LOW = 290, NARROW = 460, LEFT = 30, BELOW = 30, ABOVE = 10; // tokens where the axis begins; units of the drawing
+const START = 400, TALL = 388, LOW = 290, NARROW = 380, LEFT = 30, BELOW = 30, ABOVE = 10; // tokens where the axis begins; units of the drawing
 const KEPT_EARLY = [0, 2, 16, 128, 1024]; // updates of which the text is kept
 const MOST_PASTED = 2000000, SHOWN_PASTED = 4000; // characters
 const CELL = 24, NAMES = 92; // units of the map
@@ -121,7 +121,7 @@ function attentionMap() {
     if (known !== words.join("|")) lay(words);
     known = words.join("|");
     cells.forEach((cell, i) => cell.setAttribute("opacity", weights[i].toFixed(3)));
-    let best = words.length; // the largest weight of an earlier word, but for the first, where heads look that look nowhere
+    let best = 2 * words.length + 1; // the largest weight of an earlier word, but for the first, where heads look that look nowhere
     weights.forEach((weight, i) => { if (i % words.length > 0 && i % words.length < Math.floor(i / words.length) && weight > weights[best]) best = i; });
     const [row, column] = [Math.floor(best / words.length), best % words.length];
     const says = `“${seen(words[row])}” looks at “${seen(words[column])}” with a weight of ${fixed(weights[best], 2)}: the largest one.`;

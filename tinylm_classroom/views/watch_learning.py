@@ -119,9 +119,8 @@ def _draw(run: dict[str, Any], levels: dict[str, float]) -> Figure:
         ax.axhspan(0, levels["floor"], color="#eef1f4")
         for name, value in known.items():
             ax.axhline(value, color=QUIET, linewidth=1.4, linestyle=(0, (1, 1.5)))
-            ax.text(
-                tokens[-1], value + 0.08, f"{name} {value:.2f}", ha="right", color=QUIET, size=12
-            )
+            place = {"ha": "right", "va": "bottom" if value > 1 else "top", "size": 12}
+            ax.text(tokens[-1], value, f"{name} {value:.2f}", color=QUIET, **place)
         ax.plot(tokens, losses, color=SERIES[0], linestyle="-")
         ax.set(
             title="A model learns",
@@ -149,6 +148,6 @@ def _draw(run: dict[str, Any], levels: dict[str, float]) -> Figure:
         image.set_xticks(
             range(len(names)), names, size=9.5, rotation=70, ha="right", parse_math=False
         )
-        image.set_title("One head, at the end", size=15)
+        image.set_title("One head", size=15)
         image.grid(False)
     return figure

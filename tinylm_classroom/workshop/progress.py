@@ -99,7 +99,8 @@ def _advice(part: PartState | None) -> str:
         return "Everything is kept. The models that you build are yours."
     lesson = find_exercise(part.name).lesson
     doing = "fix" if part.why else "write"
-    return f"Next: {doing} `{part.name}` in lesson {lesson} {_topics()[lesson]}, then keep it."
+    named = f"{lesson} {_topics()[lesson]}".rstrip()
+    return f"Next: {doing} `{part.name}` in lesson {named}, then keep it."
 
 
 def _of_no_lesson(name: str) -> str:

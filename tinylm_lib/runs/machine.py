@@ -84,16 +84,21 @@ def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device)
 def product_rate(device: torch.device, precision: str) -> float:
     """Floating-point operations per second of the fastest of four square matrix products.
     precision: of PRECISIONS.
+
+    Their sides double while they take less than 10 ms, because small products do not reach the
+    peak of a fast device, and large ones take long on a slow one.
     """
     dtype = torch.bfloat16 if machine(device, precision)["precision"] == "bf16" else torch.float32
-    # large enough to reach the peak, and a moment on every machine
-    side = 1024 if device.type == "cpu" else 4096
-    square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(
-        device, dtype
-    )
+    seconds = 0.0
+    side = 512
     with tf32_products(rounds_to_tf32(precision, device.type)):
-        # item() waits
-        return 2 * side**3 / min(repeat(lambda: (square @ square)[0, 0].item(), number=1, repeat=4))
+        while seconds < 0.01 and side < 4096:
+            side *= 2
+            generator = torch.Generator().manual_seed(side)
+            square = torch.randn(side, side, generator=generator).to(device, dtype)
+            # item() waits
+            seconds = min(repeat(lambda x=square: (x @ x)[0, 0].item(), number=1, repeat=4))
+    return 2 * side**3 / seconds
 
 
 def peak_memory(device: torch.device) -> int | None:

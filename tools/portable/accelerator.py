@@ -6,8 +6,9 @@ it, and `memory` counts bytes. The results are the CPU's up to rounding: PyTorch
 fast devices have whole, such as attention, of simple operations.
 
 Not simulated: a global generator of its own (torch's serves both devices), autocast, several
-devices, waiting inside a kernel, and what only CUDA has, such as pinned memory, streams, TF32 and
-fused kernels.
+devices, waiting inside a kernel, shapes that change in place, and what only CUDA has, such as
+pinned memory, streams, TF32 and fused kernels. A parameter that `model.cpu` brings back is another
+object.
 
 The environment variable TINYLM_ACCELERATOR switches it on. With this folder on PYTHONPATH, torch
 itself calls `start` in every process that imports it, child processes included (its entry points
@@ -34,7 +35,10 @@ NOBODY = (str(Path(torch.__file__).parent), __file__)  # the lines of these file
 WAITING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
 # How tensors begin on a device; PyTorch makes all other ways of these.
-FACTORIES = ("empty.memory_format", "empty_strided", "arange", "arange.start", "arange.start_step")
+FACTORIES = (
+    *("empty.memory_format", "empty_strided", "eye", "eye.m"),
+    *("arange", "arange.start", "arange.start_step"),
+)
 
 
 class Read(NamedTuple):
@@ -117,6 +121,15 @@ class Simulated(Tensor):
     def __repr__(self) -> str:
         return f"{self.held!r} on {DEVICE}"
 
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        """A class with this method is swapped into the place of a parameter by `model.to`."""
+        return ["held"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, Tensor], _: Any, size: Any, stride: Any) -> Tensor:
+        """Undo `__tensor_flatten__`."""
+        return Simulated(inner["held"])
+
     def tolist(self) -> Any:
         """As for every tensor; PyTorch refuses other classes than its own."""
         return self.cpu().tolist()
@@ -142,6 +155,8 @@ class Simulated(Tensor):
         args, options = tree_map_only(cls, lambda x: x.held, (args, options))
         with torch.inference_mode(False):  # in which a view cannot be a tensor of another class
             result = func(*args, **options)
+            if any(x.held.shape != x.shape for x in ours.values()):
+                raise NotImplementedError(f"{func} changes a shape in place: {NAME} cannot do that")
             if leaves_device:
                 return result
             return tree_map_only(Tensor, lambda x: ours[id(x)] if id(x) in ours else cls(x), result)
@@ -205,8 +220,6 @@ def start() -> None:
         get_amp_supported_dtype=list,  # none: `torch.autocast` is there, and refuses
     )
     _setup_privateuseone_for_python_backend(NAME, backend_module=module)
-    # `model.to` puts a tensor of another class into the place of a parameter
-    torch.__future__.set_swap_module_params_on_conversion(True)
     torch.Generator = Generator
     library = torch.library.Library("aten", "IMPL")
     for name in FACTORIES:

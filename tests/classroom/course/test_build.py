@@ -162,9 +162,21 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     assert [cell.id for cell in student] == ["05-000", "05-001", "05-002", "05-004", "05-005", "05-007"]
     assert all(ids[cell.id] == cell.cell_type for cell in student)
     assert student[1].metadata == {"tinylm": {"deck": "One half", "plan": 80}}
+    assert student[2].metadata.pop("cellView") == "form"
     assert student[2].metadata == {"tags": ["source-hidden"], "jupyter": {"source_hidden": True}}
     assert student[3].metadata["tinylm"] == {"name": "half", "minutes": 4, "difficulty": 1}
     assert solution[4].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
+
+
+def test_the_answer_to_a_prediction_stands_nowhere_above_its_question(tmp_path):
+    question = 'half = 3\npredict(\n    "How many are two halves of \\\\n é?",\n    key=lambda: 2 * half,\n)'
+    made = notebook(tmp_path, "student", LESSON.replace('print("a plain cell")', question)).cells[2].source
+    assert made.startswith("half = 3\n#") and "key" not in made and "halves" not in made
+    asked = {}
+    exec(made, {"predict": lambda text, key: asked.update({text: key()})})
+    assert asked == {"How many are two halves of \\n é?": 6}
+    again = 'print(predict("a", key=len))'  # no question ends the cell
+    assert again in notebook(tmp_path, "student", LESSON.replace('print("a plain cell")', again)).cells[2].source
 
 
 def test_nbgrader_finds_the_answer_and_the_check_that_earns_its_points_in_the_students_copy(tmp_path):
@@ -228,6 +240,19 @@ def test_check_names_the_stale_notebook_the_reason_and_the_fix(course, tmp_path,
     assert f"notebooks/{line}{'' if 'delete' in line else '; run make notebooks'}\n" in capsys.readouterr().err
 
 
+def test_with_another_repository_the_links_are_written_anew_and_nothing_runs(course, tmp_path, monkeypatch, capsys):
+    notebooks = shutil.copytree(course / "notebooks", tmp_path / "notebooks")
+    before = nbformat.read(notebooks / "05_halves.ipynb", as_version=4)
+    monkeypatch.setattr("tinylm_classroom.course.lesson.links.REPOSITORY", "anna/course")
+    monkeypatch.setattr(build, "execute", None)
+    assert [line.partition(" names ")[2] for line in build.stale(notebooks)] == [
+        "another repository; run make notebooks"
+    ] * 2
+    assert build.main([], notebooks) == 0 and build.stale(notebooks) == []
+    after = nbformat.read(notebooks / "05_halves.ipynb", as_version=4)
+    assert after.cells[2:] == before.cells[2:] and "anna/course" in after.cells[0].source
+
+
 def test_a_change_of_the_build_makes_all_stale(course, monkeypatch):
     monkeypatch.setattr("tinylm_classroom.course.lesson.write.BUILDER", (Path(__file__),))
     assert [line.partition(" is ")[2] for line in build.stale(course / "notebooks")] == [
@@ -260,7 +285,7 @@ def test_a_cell_that_must_raise_is_built_only_if_it_does(tmp_path):
     source = write(tmp_path, text.replace('print("a plain cell")', "1 / 0"))
     build.build_notebooks(source, tmp_path / "notebooks")
     built = nbformat.read(tmp_path / "notebooks" / "05_halves.ipynb", as_version=4)
-    assert built.cells[2].outputs[0].traceback == ["ZeroDivisionError: division by zero"]
+    assert built.cells[3].outputs[0].traceback == ["ZeroDivisionError: division by zero"]
 
 
 def test_a_student_copy_far_over_its_time_is_refused(tmp_path, monkeypatch):

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from tinylm_classroom.course import doctor
-from tinylm_classroom.course.doctor import PACKAGES, Observation, checkup, report
+from tinylm_classroom.course.doctor import LIBRARY, MORE, PACKAGES, Observation, checkup, report
 from tinylm_lib import TransformerLM
+from tinylm_lib.__main__ import main
 
 
 def test_the_report_shows_how_to_fix_what_is_broken() -> None:
@@ -20,9 +22,33 @@ def test_the_report_shows_how_to_fix_what_is_broken() -> None:
 
 def test_a_package_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "has_lessons", lambda: True)
     missing = [one for one in checkup() if one.found == "missing"]
     assert tuple(one.what for one in missing) == PACKAGES and len(PACKAGES) == 5
     assert all("set-up" in one.fix for one in missing)
+
+
+def test_where_the_library_alone_is_installed_nothing_is_said_of_lessons(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(doctor, "has_lessons", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in ("anywidget", "gguf") else name)
+    monkeypatch.setattr(doctor, "speed", lambda: Observation("matrix product", "⟨1.00 GFLOP/s⟩", "plug in the charger"))
+    with pytest.raises(SystemExit):
+        main(["doctor"])
+    said = capsys.readouterr().out
+    assert [line.split()[1] for line in said.splitlines()[1:5]] == [*LIBRARY] and "jupyter" not in said
+    assert "ok    GGUF             not installed: python -m pip install 'tinylm-lib[gguf]'\n" in said
+    assert "ok    tinylm page      not installed: python -m pip install 'tinylm-lib[lab]'\n" in said
+    assert said.count("not installed") == 2 < len(MORE) and "lesson" not in said and "make lab" not in said
+
+
+def test_a_terminal_shows_no_mark_of_a_notebook(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(doctor, "checkup", lambda: [Observation("memory", "⟨8.00 GiB⟩"), Observation("disk", "⟨2⟩")])
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out == (
+        "ok    memory           8.00 GiB\nok    disk             2\nThis machine is ready.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +79,7 @@ def test_a_device_that_computes_something_else_is_a_finding(monkeypatch: pytest.
     def off_by_a_percent(model: TransformerLM, device: torch.device) -> TransformerLM:
         for p in model.parameters():
             p.data.mul_(1.01)
-        return model
+        return nn.Module.to(model, device)
 
     assert doctor.device_agrees().fix == ""
     monkeypatch.setattr(TransformerLM, "to", off_by_a_percent)

@@ -5,15 +5,11 @@ import io
 import json
 import re
 
-import numpy as np
-import pytest
-from matplotlib.colors import to_rgb
 from nbformat import NotebookNode, v4
 from PIL import Image
 
 from tinylm_classroom.course import front
 from tinylm_classroom.course.cells import Page
-from tinylm_classroom.display.theme import SERIES
 from tinylm_classroom.live.stories import stories_record
 from tinylm_lib import storyworld
 from tinylm_lib.pretrained import load_pretrained
@@ -26,15 +22,10 @@ TITLE = """# 05 Halves
 `a<b.py`. *Runs* in about 9 s on two cores. *Teaches* in about 40 minutes, plus 12 of exercises."""
 
 
-def png(color: str, size: tuple[int, int] = (60, 40), margin: int = 0) -> str:
-    drawn, buffer = Image.new("RGB", size, "white"), io.BytesIO()
-    drawn.paste(color, (margin, margin, size[0] - margin, size[1] - margin))
+def png(color: str) -> str:
+    drawn, buffer = Image.new("RGB", (60, 40), color), io.BytesIO()
     drawn.save(buffer, format="png")
     return base64.b64encode(buffer.getvalue()).decode()
-
-
-def opened(text: str) -> Image.Image:
-    return Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB")
 
 
 def cell(color: str, module: str = "", tags: tuple[str, ...] = ()) -> NotebookNode:
@@ -45,12 +36,18 @@ def cell(color: str, module: str = "", tags: tuple[str, ...] = ()) -> NotebookNo
     return v4.new_code_cell("x", outputs=[output], metadata={"tags": list(tags)} if tags else {})
 
 
-def lesson(*cells: NotebookNode, title: str = TITLE, slides: str = "") -> front.MapEntry:
-    return front.map_entry(v4.new_notebook(cells=[v4.new_markdown_cell(title), *cells]), PAGE, slides)
+def notebook(*cells: NotebookNode, title: str = TITLE) -> NotebookNode:
+    return v4.new_notebook(cells=[v4.new_markdown_cell(title), *cells])
 
 
-def color_of(lesson: front.MapEntry) -> tuple[int, ...]:
-    return opened(lesson.picture).getpixel((5, 5))
+def lesson(*cells: NotebookNode, title: str = TITLE) -> front.MapEntry:
+    return front.map_entry(notebook(*cells, title=title), PAGE)
+
+
+def color_of(*cells: NotebookNode) -> tuple[int, ...]:
+    """The colour in the middle of the picture that other sites show with a link."""
+    picture = Image.open(io.BytesIO(front.preview(notebook(*cells)))).convert("RGB")
+    return picture.getpixel((front.PREVIEW_SIZE[0] // 2, front.PREVIEW_SIZE[1] // 2))
 
 
 def test_a_lesson_has_the_facts_of_its_title_and_a_lesson_without_them_has_none():
@@ -60,14 +57,14 @@ def test_a_lesson_has_the_facts_of_its_title_and_a_lesson_without_them_has_none(
 
 def test_its_picture_is_the_first_figure_but_not_that_of_a_prediction():
     red, blue = cell("#f00"), cell("#00f")
-    assert color_of(lesson(v4.new_code_cell("x"), red, blue)) == (255, 0, 0)
-    assert color_of(lesson(cell("#0f0", module="predict"), blue, red)) == (0, 0, 255)
-    assert color_of(lesson(cell("#0f0", module="rope"), blue)) == (0, 255, 0)
-    assert lesson(cell("#0f0", module="predict")).picture == lesson().picture == ""
+    assert color_of(v4.new_code_cell("x"), red, blue) == (255, 0, 0)
+    assert color_of(cell("#0f0", module="predict"), blue, red) == (0, 0, 255)
+    assert color_of(cell("#0f0", module="rope"), blue) == (0, 255, 0)
+    assert front.preview(notebook(cell("#0f0", module="predict"))) == front.preview(notebook()) == b""
 
 
 def test_the_figure_that_the_source_marks_as_its_signature_comes_before_the_first():
-    assert color_of(lesson(cell("#f00"), cell("#00f", tags=("signature", "source-hidden")))) == (0, 0, 255)
+    assert color_of(cell("#f00"), cell("#00f", tags=("signature", "source-hidden"))) == (0, 0, 255)
 
 
 def test_a_view_is_something_that_moves_and_a_prediction_is_not_one():
@@ -75,57 +72,25 @@ def test_a_view_is_something_that_moves_and_a_prediction_is_not_one():
     assert not lesson(cell("#f00", module="predict"), cell("#f00")).has_view
 
 
-@pytest.mark.parametrize(
-    ("size", "smaller"), [((1200, 600), (560, 280)), ((300, 1200), (79, 315)), ((200, 100), (200, 100))]
-)
-def test_a_thumbnail_has_no_margins_and_keeps_its_shape(size, smaller):
-    wide = (size[0] + 80, size[1] + 80)
-    found = opened(front.thumbnail(png("#05a", wide, margin=40)))
-    assert found.size == smaller
-    assert np.abs(np.asarray(found).astype(int) - (0, 0x55, 0xAA)).max() <= 2
-    blank = opened(front.thumbnail(png("#fff", size)))
-    assert blank.getpixel((0, 0)) == (255, 255, 255)
-
-
-def test_a_thumbnail_leaves_out_the_letters_around_a_drawing_and_keeps_those_inside():
-    drawn = np.full((200, 300, 3), 255, np.uint8)
-    drawn[150, 60:280] = drawn[20:151, 60] = (92, 102, 112)  # two axes
-    drawn[10:30, 5:12] = drawn[170:190, 100:130:2] = 0  # letters next to them
-    drawn[80:90, 200:206] = (255, 0, 0)  # and inside
-    buffer = io.BytesIO()
-    Image.fromarray(drawn).save(buffer, format="png")
-    found = np.asarray(opened(front.thumbnail(base64.b64encode(buffer.getvalue()).decode()))).astype(int)
-    assert found.shape[:2] == (131 + 2 * front.EDGE, 220 + front.EDGE)  # right of the axis nothing is drawn
-    assert found.sum(-1).min() > 200 and (np.abs(found - (255, 0, 0)).max(-1) < 3).sum() == 60
-
-
-def test_a_few_dots_keep_their_colours_in_a_thumbnail():
-    drawn, buffer = np.full((300, 500, 3), 255, np.uint8), io.BytesIO()
-    drawn[:60] = np.random.default_rng(0).integers(0, 256, (60, 500, 1))  # as black letters with soft edges
-    colors = [tuple(round(255 * level) for level in to_rgb(color)) for color in SERIES]
-    drawn[298] = 0  # a line, which says where the drawing is
-    for place, color in enumerate(colors):
-        drawn[100:103, 50 * place : 50 * place + 3] = color
-    Image.fromarray(drawn).save(buffer, format="png")
-    found = opened(front.thumbnail(base64.b64encode(buffer.getvalue()).decode()))
-    seen = [found.getpixel((50 * place + 1, 101)) for place in range(len(colors))]
-    assert np.abs(np.subtract(seen, colors)).max() <= 16
-
-
 def test_a_card_shows_everything_escaped_and_lessons_are_in_groups_of_four():
     numbers = (3, 4, 7, 12, 16, 20)
-    cards = [front.MapEntry(PAGE._replace(number=f"{n:02}"), "`a<b`", 50, "", n == 3, "") for n in numbers]
+    cards = [front.MapEntry(PAGE._replace(number=f"{n:02}"), "`a<b`", 50, n == 3, (), n) for n in numbers]
     html = front.front_page(cards, [], "", "")
     assert "Halves &amp; more" in html and "What is &lt;half&gt;?" in html and "<code>a&lt;b</code>." in html
     assert re.findall("<h3>(.*?)</h3>", html) == [front.LESSON_GROUPS[n] for n in (0, 1, 3, 4)]
     assert re.findall(r"<h3>|class=\"number\">(\d\d)", html) == ["", "03", "", "04", "07", "", "12", "", "16", "20"]
+    assert re.findall('data-of="(.*?)"', html) == ["3", "4", "7", "12", "16", "20"]
     assert html.count("interactive view") == 1
     assert "6 lessons, about 5 hours" in html
 
 
 def test_the_front_page_without_lessons_guide_or_reference_has_no_link_to_them():
     assert re.findall('href="(.*?)"', front.front_page([], [], "", "")) == ["learn.html"]
-    assert re.findall('href="(.*?)"', front.front_page([], [], "a.html", "b.html")) == ["learn.html", "a.html", "b.html"]
+    assert re.findall('href="(.*?)"', front.front_page([], [], "a.html", "b.html")) == [
+        "learn.html",
+        "a.html",
+        "b.html",
+    ]
 
 
 def test_the_picture_has_the_words_of_a_story_twice_once_for_a_phone_and_both_are_described():

@@ -66,10 +66,7 @@ def test_the_site_has_the_glossary_and_its_search_finds_the_terms(tmp_path, monk
     nbformat.write(v4.new_notebook(cells=cells), tmp_path / "notebooks" / "03_halves.ipynb")
     written = {path.name: path.read_text(encoding="utf-8") for path in site.export(tmp_path / "notebooks", tmp_path)}
     assert 'id="half-03"' in written["glossary.html"]
-    assert (
-        '["glossary.html", "Glossary", "half-03", "half", "Every half is a half. An equal one."]'
-        in written["index.html"]
-    )
+    assert '"Every half is a half. An equal one.", [["half", "half-03", 6]]]' in written["index.html"]
     assert all('href="glossary.html"' in written[name] for name in ("index.html", "03_halves.html"))
 
 

@@ -62,7 +62,7 @@ def course(tmp_path_factory) -> Path:
 
 def test_it_is_built_once_without_a_deck_and_is_no_lesson(course):
     built = nbformat.read(course / "more" / "13_serving.ipynb", as_version=4)
-    assert built.cells[2].outputs[0].text == "2\n" and built.metadata.tinylm.lesson == "more/13_serving"
+    assert built.cells[3].outputs[0].text == "2\n" and built.metadata.tinylm.lesson == "more/13_serving"
     assert not any("slideshow" in cell.metadata for cell in built.cells) and not (course / "solutions").exists()
     assert lessons(course) == {"13": "cache"} and more(course) == ["13_serving"]
 
@@ -117,7 +117,7 @@ def test_readme_and_lab_have_it_next_to_its_lesson(course, tmp_path, monkeypatch
 def test_the_site_has_its_page_and_leads_there_from_the_lesson_and_the_map(course, tmp_path):
     written = [path.name for path in site.export(course, tmp_path)]
     assert written[:2] == ["13_cache.html", "13_serving.html"]
-    link = '<p class="slides">More: <a href="13_serving.html">Serving</a></p>'
+    link = 'More: <a href="13_serving.html">Serving</a></p>'
     pages = {name: (tmp_path / name).read_text() for name in ("13_cache.html", "index.html", "13_serving.html")}
     assert link in pages["13_cache.html"] and link in pages["index.html"]
     assert (

@@ -58,6 +58,28 @@ def test_every_public_name_is_there_with_its_docstring(pages: Path) -> None:
         assert said and said in words(sections[name]), name
 
 
+def test_the_names_are_in_the_order_of_the_handbook_beginning_with_the_model(pages: Path) -> None:
+    names = [name for purpose in reference.purposes().values() for name in purpose]
+    assert names[0] == "TransformerLM" and sorted(names) == sorted(tinylm_lib.__all__)
+    assert "" not in reference.purposes()  # the handbook says of each what it is for
+    html = (pages / site.REFERENCE).read_text(encoding="utf-8")
+    sections = re.findall(r'<section id="(\w+)">', html)
+    assert sections == names
+    listed = re.findall(r'<a class="(?:class|function|variable|module)" href="#(\w+)">', html[: html.index("<main")])
+    assert listed == names
+    assert re.search(r"<h2>Names</h2>\s*<h3>The model</h3>", html)
+
+
+def test_a_library_without_its_handbook_has_its_names_in_their_own_order(tmp_path: Path) -> None:
+    assert reference.purposes(tmp_path / "missing.md") == {"": tinylm_lib.__all__}
+    (tmp_path / "some.md").write_text(
+        "| for | names |\n|---|---|\n| more | `train`, `checkpoint.load` `checkpoint.save` `x` |\n"
+    )
+    found = reference.purposes(tmp_path / "some.md")
+    assert found["more"] == ["train", "checkpoint"]
+    assert [*found.values()][1] == [name for name in tinylm_lib.__all__ if name not in found["more"]]
+
+
 def test_no_heading_is_left_out_between_two_levels(pages: Path) -> None:
     for path in pages.glob("api/**/*.html"):
         html = re.sub(r"<script\b.*?</script>", "", path.read_text(encoding="utf-8"), flags=re.S)

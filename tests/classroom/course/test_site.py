@@ -9,6 +9,7 @@ import pytest
 from nbformat import NotebookNode, v4
 
 from tinylm_classroom.course import lab, site
+from tinylm_classroom.course.lesson.links import on_colab
 from tinylm_classroom.views.predict import predict
 
 TITLE = "# 05 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
@@ -132,7 +133,8 @@ def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp
     middle, index = (path.read_text(encoding="utf-8") for path in (written[1], written[-1]))
     around = re.findall(r'class="(before|next)" href="([^"]+)"', middle)
     assert around == 2 * [("before", "03_halves.html"), ("next", "05_halves.html")]  # above the lesson and below it
-    assert re.findall(r'<li><a href="([^"]+)">', index) == ["03_halves.html", "04_halves.html", "05_halves.html"]
+    assert re.findall(r'<li [^>]*><a href="([^"]+)"><span class="picture">', index) == names[:3]
+    assert re.findall(r'<li class="(?:here)?" ><a href="([^"]+)"', middle) == [*names[:3], *site.LISTS]
     assert index.count('question">What is half?') == 3 and "Halves &amp; more" in index
 
 
@@ -195,12 +197,12 @@ def test_the_search_knows_what_every_section_says(tmp_path):
     nbformat.write(notebook(*cells), tmp_path / "05_halves.ipynb")
     index = site.export(tmp_path, tmp_path / "site")[-1].read_text(encoding="utf-8")
     sections = json.loads(re.search(r'id="sections">(.*?)</script>', index, re.S)[1])
-    assert [section[:4] for section in sections] == [
-        ["05_halves.html", "05 Halves & more", "part-0", "05 Halves & more"],
-        ["05_halves.html", "05 Halves & more", "part-1", "1. Who looks?"],
-        ["05_halves.html", "05 Halves & more", "part-2", "deeper k"],
+    assert [section[:5] for section in sections] == [
+        ["05_halves.html", "05 Halves & more", "", "part-0", "05 Halves & more"],
+        ["05_halves.html", "05 Halves & more", "", "part-1", "1. Who looks?"],
+        ["05_halves.html", "05 Halves & more", "1. Who looks?", "part-2", "deeper k"],
     ]
-    assert sections[1][4] == "Every word with x<1. and more y = x < 2"
+    assert sections[1][5] == "Every word with x<1. and more y = x < 2"
     assert "an output" not in index and "A paper" not in index
 
 
@@ -244,7 +246,22 @@ def test_every_page_says_what_it_is_to_machines_and_lets_the_keyboard_skip_its_n
         assert name == title and about == graph and len(about) > 10
         assert text.index('<a class="skip" href="#content">') < text.index("<nav") < text.index('<main id="content">')
     assert 'name="description" content="What is half?"' in lessons[0]
-    assert 'make lab ARGS="03"' in lessons[0]
+
+
+def test_how_to_run_a_lesson_is_said_once_below_what_it_needs(course, tmp_path):
+    (course / "more").mkdir()
+    nbformat.write(notebook(title=TITLE.replace("05", "04")), course / "more" / "04_quarters.ipynb")
+    pages = {path.name: path.read_text(encoding="utf-8") for path in site.export(course, tmp_path / "site")}
+    run = '<p class="run">To run and change it: <code>make lab'
+    names = ("03_halves", "04_halves", "more/04_quarters")
+    colab = {name: f' · <a href="{on_colab(name)}">in Colab</a>' for name in names}
+    said = {name: re.findall(rf"<em>Needs</em> nothing.</p>\n*{run}(.*?)</p>", text) for name, text in pages.items()}
+    assert said["03_halves.html"] == [' ARGS="03"</code>' + colab["03_halves"]]
+    more = ' · More: <a href="04_quarters.html">Halves &amp; more</a>'
+    assert said["04_halves.html"] == [' ARGS="04"</code>' + colab["04_halves"] + more]
+    further = "</code>, then open <code>more/04_quarters.ipynb</code>"
+    assert said["04_quarters.html"] == [further + colab["more/04_quarters"]]
+    assert all(text.count("make lab") <= 1 for name, text in pages.items() if said[name])
 
 
 def test_the_page_for_instructors_leads_to_the_lessons_of_the_site_and_fetches_nothing(course, tmp_path):

@@ -17,9 +17,13 @@ from nbformat import NotebookNode
 
 from ...display import frames
 from ...views.base import MIME
+from .links import SETUP
 from .read import HEADING, UNTAUGHT
 from .rules import TEACHES
+from .transform import IN_ROT13
 from .tries import LINE
+
+HEAD_OF_ROT13 = IN_ROT13.split("\n")
 
 # name: (least, most)
 LIMITS = {
@@ -58,7 +62,7 @@ CAVEAT = re.compile(
 
 def counts(notebook: NotebookNode) -> dict[str, int]:
     """What there is in a student's copy, by the names of `LIMITS`."""
-    cells = [cell for cell in notebook.cells if cell.source.strip()]
+    cells = [cell for cell in notebook.cells if cell.source.strip() and cell.id != SETUP]
     texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
     code = [cell for cell in cells if cell.cell_type == "code"]
     visible = _all(_lines, (cell for cell in code if not _folded(cell)))
@@ -154,7 +158,7 @@ def _lines(cell: NotebookNode) -> list[str]:
     """The lines of code that a reader meets: those of an exercise are the reader's own."""
     if "exercise" in cell.metadata.get("tags", ()):
         return []
-    return [line for line in cell.source.split("\n") if line.strip()]
+    return [line for line in cell.source.split("\n") if line.strip() and line not in HEAD_OF_ROT13]
 
 
 def _folded(cell: NotebookNode) -> bool:

@@ -22,8 +22,8 @@
     # %% tags=["nbval-ignore-output"]    at most one output cell in ten
 
 An exercise holds its solution between the lines `# SOLUTION` and `# END`; a student gets
-`raise NotImplementedError`. In other cells of more than 12 lines a slide shows the lines between
-`# ESSENTIAL` and `# END`. `rules` says what else a source must keep to.
+`raise NotImplementedError`. Of a longer cell a slide shows the lines between `# ESSENTIAL` and
+`# END`. `rules` says what else a source must keep to.
 """
 
 import re

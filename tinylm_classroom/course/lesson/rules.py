@@ -16,7 +16,7 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from .claims import source_problems
+from .claims import DECK_LINES, source_problems
 from .plans import Part, parts
 from .read import (
     END,
@@ -65,7 +65,6 @@ BANNED = {
 }
 MAX_LINES = 25
 MEDIAN_LINES = 6
-SLIDE_LINES = 12
 RUNS = re.compile(r"Runs\*? in about \d+ s\b")
 TEACHES = re.compile(r"Teaches\*? in about (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
 # What a part of a model is for, what can be left out, what holds in general.
@@ -233,9 +232,9 @@ def _block_problems(cell: Cell) -> Iterator[Problem]:
         if (
             exercise
             or marks != [ESSENTIAL, END] * (len(marks) // 2)
-            or not 1 <= n_lines <= SLIDE_LINES
+            or not 1 <= n_lines <= DECK_LINES
         ):
-            allowed = f"1 to {SLIDE_LINES} lines of a cell that is not an exercise"
+            allowed = f"1 to {DECK_LINES} lines of a cell that is not an exercise"
             yield cell.line, f"between `{ESSENTIAL}` and `{END}` may be {allowed}"
     elif marks != [SOLUTION, END] * len(blocks):
         yield cell.line, f"close each `{SOLUTION}` with an `{END}` before the next one"

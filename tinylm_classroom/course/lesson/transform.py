@@ -2,9 +2,12 @@
 executed.
 
 `[[heads-removed]]` becomes a link to the section of that evidence, and nothing in that section
-itself. Marks in a row share one pair of parentheses and name a section once.
+itself. Marks in a row share one pair of parentheses and name a section once. A prediction is in
+ROT13: GitHub, Colab and editors fold no cell, and its answer would stand above the question.
 """
 
+import ast
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,6 +23,13 @@ from .read import EVIDENCE_MARK, Cell, Lesson, essential, last_heading, solved, 
 
 MARKS_IN_A_ROW = re.compile(rf"(?:{EVIDENCE_MARK.pattern})+")
 PLAIN = "?,:&!()'"
+IN_ROT13 = '''
+# The question in ROT13: where cells are not folded, its answer would stand above it.
+import codecs
+
+rot13 = r"""{}"""
+eval(codecs.decode(rot13, "rot13"))
+'''
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
@@ -88,11 +98,22 @@ def _section(before: str, cell: Cell) -> str:
 
 def _text(cell: Cell, role: str) -> str:
     if "exercise" not in cell.tags:
-        return solved(cell.text) if cell.kind == "code" else cell.text
+        return _covered(solved(cell.text)) if cell.kind == "code" else cell.text
     headline = (
         "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n"
     ).format(**cell.meta)
     return headline + (stub(cell.text) if role == "student" else solved(cell.text))
+
+
+def _covered(code: str) -> str:
+    """The code of a cell; if it ends with a prediction, that is in ROT13."""
+    last = next(reversed(ast.parse(code).body), None)
+    value = getattr(last, "value", None)
+    if not isinstance(value, ast.Call) or ast.unparse(value.func) != "predict":
+        return code
+    lines = code.split("\n")
+    asked = codecs.encode("\n".join(lines[last.lineno - 1 :]), "rot13")
+    return "\n".join([*lines[: last.lineno - 1], IN_ROT13.strip().format(asked)]).lstrip()
 
 
 def _graded(cells: Iterable[Cell], role: str) -> Iterator[tuple[Cell, dict[str, Any]]]:
@@ -134,6 +155,7 @@ def _metadata(cell: Cell) -> dict[str, Any]:
         "tags": cell.tags,
         "slideshow": slide and {"slide_type": slide},
         "jupyter": "source-hidden" in cell.tags and {"source_hidden": True},
+        "cellView": "source-hidden" in cell.tags and "form",  # the same in Colab
         "tinylm": facts | ({"essential": lines} if (lines := essential(cell.text)) else {}),
     }
     return {key: value for key, value in parts.items() if value}

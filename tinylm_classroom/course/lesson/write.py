@@ -16,7 +16,7 @@ from .more import is_more
 MAKERS = {
     "course": "build",
     "course/lesson": (
-        "claims cover execute links more notes plans read rules slides transform tries write"
+        "claims cover execute more notes plans read rules slides transform tries write"
     ),
     "display": "cards control figures frames numbers",
     "views": "base predict",

@@ -1,12 +1,15 @@
-"""The line of links in a title cell: the commands as long as no site is published, on no page and no slide."""
+"""The line of links under a title, and the cell for Colab and Kaggle: on no page, no slide and in no copy."""
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import nbformat
+import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_classroom.course import lab, site, slides
+from tinylm_classroom.course import lab, site
 from tinylm_classroom.course.cells import page_of
 from tinylm_classroom.course.deck import Deck
 from tinylm_classroom.course.lesson import links
@@ -21,35 +24,50 @@ def titled(**options) -> NotebookNode:
     return notebook
 
 
-def test_without_a_published_site_the_commands_are_named():
-    text = titled().cells[0].source
-    says = "*Also* as a page: `python -m tinylm_lib site 05`, and as slides: `python -m tinylm_lib slides 05`."
-    assert text == f"{TITLE}\n\n{says}" and links.without_links(text) == TITLE
-    assert titled(has_deck=False).cells[0].source.endswith("*Also* as a page: `python -m tinylm_lib site 05`.")
-    for command, module in (("site", site), ("slides", slides)):
-        assert f"tinylm_lib {command} [NN ...]" in module.__doc__  # both take the number of a lesson
+def test_under_the_title_is_one_line_of_links_all_to_one_repository():
+    heading, line, *rest = titled().cells[0].source.split("\n")
+    assert [heading, *rest] == ["# 05 Halves", "", *TITLE.split("\n")[1:]]
+    page, deck = (
+        "https://your_account.github.io/tinylm/05_halves.html",
+        "https://your_account.github.io/tinylm/slides/05_halves.html",
+    )
+    colab = "https://colab.research.google.com/github/your_account/tinylm/blob/main/notebooks/05_halves.ipynb"
+    assert line == f"[With moving views]({page}) · [in Colab]({colab}) · [as slides]({deck})"
+    assert links.without_links(titled().cells[0].source) == TITLE
+    assert "as slides" not in titled(has_deck=False).cells[0].source
 
 
-def test_with_one_they_are_links(monkeypatch):
-    monkeypatch.setattr(links, "SITE", "https://x.org/tinylm")
-    text = titled().cells[0].source
-    page, deck = "https://x.org/tinylm/05_halves.html", "https://x.org/tinylm/slides/05_halves.html"
-    assert text == f"{TITLE}\n\n*Also* as [a page]({page}) and as [slides]({deck})."
-    assert links.without_links(text) == TITLE
-
-
-def test_the_line_is_written_once():
+def test_the_line_and_the_cell_for_colab_are_written_once_and_follow_the_repository(monkeypatch):
     notebook = titled()
+    notebook.cells[1].execution_count = 1
+    monkeypatch.setattr(links, "REPOSITORY", "anna/course")
     links.add_links(notebook, "05_halves")
-    assert notebook.cells[0].source.count("*Also*") == 1
+    assert [cell.get("execution_count") for cell in notebook.cells] == [None, 1, None]
+    assert nbformat.writes(notebook).count("anna") == 4 and "your_account" not in nbformat.writes(notebook)
+
+
+@pytest.mark.parametrize("place", ["here", "colab", "kaggle"])
+def test_only_elsewhere_the_cell_installs_the_library(place, monkeypatch):
+    ran = []
+    monkeypatch.setattr("subprocess.run", lambda command, check: ran.append(command))
+    turned_on = []
+    if place == "colab":
+        output = types.SimpleNamespace(enable_custom_widget_manager=lambda: turned_on.append(1))
+        monkeypatch.setitem(sys.modules, "google.colab", types.SimpleNamespace(output=output))
+    if place == "kaggle":
+        monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
+    exec(titled().cells[1].source, {})
+    library = [command[-1] for command in ran]
+    assert library == ([] if place == "here" else ["tinylm-lib[colab] @ git+https://github.com/your_account/tinylm"])
+    assert bool(turned_on) == (place == "colab")
 
 
 def test_pages_and_slides_do_not_repeat_it():
     notebook = titled()
     page = page_of(Path("05_halves.ipynb"), notebook)
     mark(notebook)
-    assert "Also" not in site.render(notebook, page).content
-    assert "Also" not in re.sub("<script.*?</script>", "", Deck(notebook, page, True).html(), flags=re.S)
+    assert "olab" not in site.render(notebook, page).content
+    assert "olab" not in re.sub("<script.*?</script>", "", Deck(notebook, page, True).html(), flags=re.S)
 
 
 def test_a_copy_with_another_line_is_not_an_older_lesson(tmp_path, monkeypatch):
@@ -58,6 +76,7 @@ def test_a_copy_with_another_line_is_not_an_older_lesson(tmp_path, monkeypatch):
     path = notebooks / "05_halves.ipynb"
     path.write_text(nbformat.writes(titled()))
     assert lab.refresh(notebooks, work) == []
-    monkeypatch.setattr(links, "SITE", "https://x.org")
+    assert links.SETUP not in {cell.id for cell in nbformat.read(work / "05_halves.ipynb", as_version=4).cells}
+    monkeypatch.setattr(links, "REPOSITORY", "anna/course")
     path.write_text(nbformat.writes(titled()))
     assert lab.refresh(notebooks, work) == []
