@@ -32,6 +32,7 @@ PLACES = {
     "views.token": ("token_view",),
     "views.training": ("training_view",),
     "views.watch": ("watch",),
+    "views.watch_learning": ("watch_learning",),
     "views.what_if": ("what_if",),
     "page.export": ("export_page",),
     "experiments.choices": ("kept_bytes", "overfit", "repeats", "stream_sizes"),

@@ -510,12 +510,13 @@ for_each = {n: " ".join(text[36:100].split()[:9]) for n, text in texts.items()}
 show_text({f"after {n} steps": f"... {part} ..." for n, part in for_each.items()})
 # END
 
-# %% tags=["nbval-ignore-output"]
-beginning = "One foggy afternoon, careful Carlos"  # try "One sunny morning, shy Mia"
-show_text(write(small, beginning))
+# %% deck="Watch one learn in your browser"
+from tinylm_classroom import watch_learning
+
+watch_learning()
 
 # %% [markdown]
-# (Your texts may differ a little.) Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
+# (Your texts may differ a little.) The second model, above, learns in your browser: press **Start learning**, and let it read on. Before the first step it writes words in no order; then come words that often follow each other, then whole sentences. What is missing after 90 steps is memory: names appear from nowhere.
 
 # %% tags=["source-hidden"] deck="90 steps: is it better than counting in 20,000 stories?"
 small_loss = evaluate(small, every_document(story_ids, line_end, 32)).nats_per_token

@@ -18,7 +18,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 from ..folders import own
 from ..live.record import live_record
-from ..live.scripts import engine_script
+from ..live.scripts import engine_script, learning_script
 from ..views.base import MIME, computable, json_in_html
 from ..views.watch import IMPOSSIBLE
 from .cells import Page, coded
@@ -73,7 +73,8 @@ def model_script() -> str:
     """
     shipped = load_pretrained("storyworld")
     data = computable(shipped.model, shipped.tokenizer)
-    return f"{engine_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
+    scripts = engine_script() + learning_script()
+    return f"{scripts}globalThis.tinylmModel = {json_in_html(data)};\n"
 
 
 def map_entry(

@@ -41,6 +41,7 @@ from .emblems import emblem
 from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content
 from .grading.sections import find_sections
+from .learn import LEARN, learn_page
 from .lesson.cover import is_covered
 from .lesson.links import SETUP, on_colab, without_links
 from .lesson.slides import is_prediction
@@ -151,7 +152,8 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
         links = slide_links(folder, page) + more_links(further[page])
         count = len(counted(rendered[page].headings))
         cards.append(map_entry(lessons[path], page, links, count))
-    written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
+    # the model is the only file that a page fetches
+    written += map(write_page, (folder / LEARN, folder / MODEL), (learn_page(), model_script()))
     if GUIDE in others:
         guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages], way)
         written.append(write_page(folder / GUIDE, guide))

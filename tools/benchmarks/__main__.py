@@ -16,7 +16,7 @@ import torch
 
 from tinylm_lib.data.corpora import load_corpus
 
-from . import ablation, decoding, gpu, grading, live, quantized, recipe, steps, text
+from . import ablation, decoding, gpu, grading, learning, live, quantized, recipe, steps, text
 from .measure import Row, Settings, machine, table
 from .peers import load_minbpe, load_nanogpt
 
@@ -30,8 +30,14 @@ ROWS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     **gpu.ROWS,
     **grading.ROWS,
     **live.ROWS,
+    **learning.ROWS,
 }
-LONG = [*recipe.ROWS, *ablation.ROWS, "int8-pydoc"]  # minutes each: a quick run leaves them out
+LONG = [
+    *recipe.ROWS,
+    *ablation.ROWS,
+    *learning.ROWS,
+    "int8-pydoc",
+]  # minutes each: a quick run leaves them out
 
 
 def parser() -> argparse.ArgumentParser:

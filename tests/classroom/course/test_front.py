@@ -85,8 +85,12 @@ def test_a_card_shows_everything_escaped_and_lessons_are_in_groups_of_four():
 
 
 def test_the_front_page_without_lessons_guide_or_reference_has_no_link_to_them():
-    assert "href=" not in front.front_page([], [], "", "")
-    assert re.findall('href="(.*?)"', front.front_page([], [], "a.html", "b.html")) == ["a.html", "b.html"]
+    assert re.findall('href="(.*?)"', front.front_page([], [], "", "")) == ["learn.html"]
+    assert re.findall('href="(.*?)"', front.front_page([], [], "a.html", "b.html")) == [
+        "learn.html",
+        "a.html",
+        "b.html",
+    ]
 
 
 def test_the_picture_has_the_words_of_a_story_twice_once_for_a_phone_and_both_are_described():

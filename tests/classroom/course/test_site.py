@@ -128,7 +128,7 @@ def test_the_table_of_contents_leads_to_every_section():
 
 def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp_path):
     written = site.export(course, tmp_path / "site")
-    names = ["03_halves.html", "04_halves.html", "05_halves.html", *site.LISTS, "model.js", "index.html"]
+    names = ["03_halves.html", "04_halves.html", "05_halves.html", *site.LISTS, "learn.html", "model.js", "index.html"]
     assert [path.name for path in written] == names
     middle, index = (path.read_text(encoding="utf-8") for path in (written[1], written[-1]))
     around = re.findall(r'class="(before|next)" href="([^"]+)"', middle)
@@ -140,7 +140,7 @@ def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp
 
 def test_one_lesson_alone_links_to_no_page_that_is_not_there(course, tmp_path):
     written = site.export(course, tmp_path / "site", ["04"])
-    assert [path.name for path in written] == ["04_halves.html", *site.LISTS, "model.js", "index.html"]
+    assert [path.name for path in written] == ["04_halves.html", *site.LISTS, "learn.html", "model.js", "index.html"]
     assert not re.search(
         r'href="(0[35]|api|instructors)', "".join(path.read_text(encoding="utf-8") for path in written)
     )
@@ -153,12 +153,12 @@ def test_slides_and_handouts_that_are_there_are_linked_from_their_lesson_and_the
         (folder / "slides" / name).touch()
     lessons = [path.read_text(encoding="utf-8") for path in site.export(course, folder)]
     found = [re.findall(r'href="slides/([^"]+)"', text) for text in lessons]
-    assert found == [["03_halves.html", "03_halves.pdf"], ["04_halves.html"], *5 * [[]], found[0] + found[1]]
+    assert found == [["03_halves.html", "03_halves.pdf"], ["04_halves.html"], *6 * [[]], found[0] + found[1]]
 
 
 def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(course, tmp_path, capsys):
     assert site.main(["03", "--to", str(tmp_path / "site")], course) == 0
-    names = (site.REFERENCE, "03_halves.html", *site.LISTS, "model.js", "index.html")
+    names = (site.REFERENCE, "03_halves.html", *site.LISTS, "learn.html", "model.js", "index.html")
     assert capsys.readouterr().out.split() == [str(tmp_path / "site" / name) for name in names]
     assert f'href="{site.REFERENCE}"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert site.main(["09", "--to", str(tmp_path / "site")], course) == 1
@@ -176,7 +176,7 @@ def test_every_built_lesson_can_be_exported(tmp_path):
     built = [*lab.NOTEBOOKS.glob("*.ipynb"), *lab.NOTEBOOKS.glob("more/*.ipynb")]
     built.sort(key=lambda path: (path.name[:2], path.parent.name == "more", path.name))
     lessons = [path.with_suffix(".html").name for path in built]
-    others = [*site.LISTS, "model.js", "instructors.html", "index.html", "preview.png"]
+    others = [*site.LISTS, "learn.html", "model.js", "instructors.html", "index.html", "preview.png"]
     assert [path.name for path in written] == [*lessons, *others]
 
 

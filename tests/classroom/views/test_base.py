@@ -25,6 +25,7 @@ from tinylm_classroom.views.sampling import sampling_view
 from tinylm_classroom.views.softmax import softmax_view
 from tinylm_classroom.views.token import token_view
 from tinylm_classroom.views.watch import watch
+from tinylm_classroom.views.watch_learning import watch_learning
 from tinylm_classroom.views.what_if import what_if
 from tinylm_lib import TransformerLM, preset
 from tinylm_lib.text.tokenizers import ByteTokenizer
@@ -33,7 +34,8 @@ MODULES = sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem not in 
 STORY = "\nOne mild evening, kind Samir ran to Northgate. He"
 LOOKED_UP = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 SWAPPED = (LOOKED_UP, "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink")
-LARGEST = {"watch": 57_000, "one_word": 78_000}  # what the exported page shows, too; all scenes of a film
+# what a whole page shows, too; all scenes of a film
+LARGEST = {"watch": 57_000, "watch_learning": 46_000, "one_word": 78_000}
 MOST_STORED = {"one_word": 95_000}  # every number that a film draws
 VIEWS = {
     "attention": lambda model, words: attention_view(model, words, LOOKED_UP, layer=2),
@@ -49,6 +51,7 @@ VIEWS = {
     "softmax": lambda model, words: softmax_view([12.6, 10.5, -0.5, 3.98], [" Jamal", " Carlos", "<b>", "."]),
     "token": lambda model, words: token_view({"a <b>": STORY}, [words, ByteTokenizer()]),
     "watch": lambda model, words: watch(model, words),
+    "watch_learning": lambda model, words: watch_learning(),
 }
 
 
