@@ -3,7 +3,7 @@
 # **How does a model learn?**
 #
 # *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data/windows.py`, by hand AdamW's rule, and the loop of `train` in `training/loop.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 46 minutes, plus 24 of exercises.
+# *Teaches* in about 45 minutes, plus 24 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a training loop is ten lines, and the loss alone does not show whether they are right. Sections 1 to 3 make the parts, section 4 puts them together and watches what the model becomes, section 5 chooses the rate, section 6 trains for real, section 7 breaks the loop. The exercises are homework, or a second hour. If you have only ten minutes, show the picture of section 4 and the one of section 7. The long cells (sections 4, 6 and 7) take about ten seconds each: run them before the class.
@@ -662,18 +662,13 @@ predict(
 # %% tags=["source-hidden"] deck="Two of seven mistakes have a healthy training loss"
 figures.mistakes(recorded["mistakes"], levels, tokenizer.vocab_size)
 
-# %% [markdown]
-# Break one yourself, in your browser: predict, switch, and read what it writes.
+# %% deck="Task: break one, and read what it writes"
+from tinylm_classroom import broken_run, watch_learning
 
-# %%
-from tinylm_classroom import watch_learning
-
-watch_learning()
+watch_learning()  # in your browser: break one yourself
 
 # %% tags=["source-hidden"] evidence="mistakes" tried="seeds"
 # Checked in every run: what the text below says of each mistake; our run is the recorded one.
-from tinylm_classroom import broken_run
-
 runs = [(how, run) for how, each in recorded["mistakes"].items() for run in each]
 runs.append(("no causal mask", broken_run("no causal mask", tokenizer, train_ids, new_ids)))
 for name, run in runs:

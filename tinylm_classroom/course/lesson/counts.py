@@ -49,7 +49,7 @@ LIMITS = {
 }
 # What a lesson may have by its number: the first evening, the patients.
 OTHER_LIMITS = {
-    "00": {"cells": (0, 70)},
+    "00": {"cells": (0, 70), "views": (1, 3)},
     "19": {"cells": (0, 95)},
 }
 CAVEAT = re.compile(
