@@ -428,11 +428,12 @@ function learner({ V, C = 32, H = 2, F = 64, L = 2, maxRows, maxT, random, how =
     const loss = batches.reduce((sum, batch) => (forward(batch), sum + lossOf(batch, 1)), 0);
     return loss / batches.reduce((sum, { n }) => sum + n, 0);
   }
-  /** Reads ids (T). Returns the logits (V) for the next one. */
-  function read(ids) {
+  /** Reads ids (T). Returns the logits (V) after each of them, which hold until it computes again. */
+  function readAll(ids) {
     forward(batchOf([[...ids, 0]]));
-    return M.slice(logits + (ids.length - 1) * Vp, logits + (ids.length - 1) * Vp + V);
+    return ids.map((_, t) => M.subarray(logits + t * Vp, logits + t * Vp + V));
   }
+  const read = (ids) => readAll(ids).at(-1).slice();
   /** The attention weights (T, T) of each head [layer][head] for ids (T). */
   function attention(ids) {
     const batch = batchOf([[...ids, 0]]), n = ids.length, found = blocks.map(() => []);
@@ -445,5 +446,5 @@ function learner({ V, C = 32, H = 2, F = 64, L = 2, maxRows, maxT, random, how =
     return found;
   }
   refresh();
-  return { M, params, how, V, isSimd: Boolean(simd), gradients, update, evaluate, read, attention, refresh };
+  return { M, params, how, V, isSimd: Boolean(simd), gradients, update, evaluate, read, readAll, attention, refresh };
 }

@@ -2,7 +2,8 @@
 
 const SLICE_MS = 25, REPORT_MS = 120;
 const EVERY = 1.03; // a point of the curve is the mean loss of the updates that add so much to the tokens before
-const LOOK_UPDATES = 128; // between two looks, from there on; before at 0, 1, 2, 4, 8 ...
+const LOOK_UPDATES = 128, EACH = 16; // between two looks, from there on; before after each of the first, then at 32 and 64
+const SLOW_UPDATES = 64, HALF = 8; // after each of these a rest, so that the beginning is seen; one of half the length after so many
 const WARMTH = 0.8, SHOWN = 14; // the temperature of what it writes; the tokens of which attention is shown
 // The largest rates: of the matrices in the blocks, and of all else.
 const RATES = { muon: [1e-2, 3e-2], adamw: [4e-3, 1e-2] };
@@ -28,13 +29,23 @@ function newRun(source, settings, seed, total, allowSimd) {
     return point;
   }
   function write(number = updates + 1) { // with draws of its own, which do not touch those of the training
-    const ids = [source.isStory ? source.end : shown[0]], draws = new Generator(number);
+    // one that repeats is seen to do so only after words that it is given
+    const ids = now.shifted && source.isStory ? [source.end] : shown.slice(0, now.shifted ? 1 : 3), draws = new Generator(number);
     while (ids.length < source.most - 8) {
       const id = draw(nextTokenProbs(model.read(ids), { temperature: WARMTH }).probs, draws);
       ids.push(id);
       if (id === source.end) break;
     }
     return ids.map((id) => source.tokens[id]);
+  }
+  const likeliest = (logits) => logits.indexOf(logits.reduce((most, each) => Math.max(most, each)));
+  function remembered() { // [kind, share of the told places where its likeliest word is right]
+    const found = {};
+    source.told.forEach((places, n) => {
+      const ids = source.heldOut[n], logits = model.readAll(ids.slice(0, -1));
+      for (const [i, kind] of places) (found[kind] ??= []).push(Number(likeliest(logits[i - 1]) === ids[i]));
+    });
+    return Object.entries(found).map(([kind, rights]) => [kind, rights.reduce((a, b) => a + b) / rights.length]);
   }
   return {
     model, source, update, write, now,
@@ -46,15 +57,15 @@ function newRun(source, settings, seed, total, allowSimd) {
       Object.assign(now, changes);
       for (const part of ["causal", "residual", "norm"]) model.how[part] = now[part];
     },
-    looksAt: () => (updates < LOOK_UPDATES ? Number.isInteger(Math.log2(updates || 1)) : updates % LOOK_UPDATES === 0),
-    look: () => ({ updates, tokens, text: write(), shown: shown.map((id) => source.tokens[id]), attention: model.attention(shown) }),
+    looksAt: () => updates <= EACH || (updates < LOOK_UPDATES ? Number.isInteger(Math.log2(updates)) : updates % LOOK_UPDATES === 0),
+    look: () => ({ updates, tokens, text: write(), shown: shown.map((id) => source.tokens[id]), attention: model.attention(shown), remembered: remembered() }),
     heldOut: () => model.evaluate(source.heldOut),
   };
 }
 
 /** What the worker runs. It hears { do, ... }: start, go, pause, step, set, extend, keep; and says { is, ... }. */
 function serveLearning() {
-  let run = null, isGoing = false, isBusy = false, seconds = 0, points = [], said = 0;
+  let run = null, isGoing = false, isBusy = false, seconds = 0, points = [], said = 0, rest = 0;
   const say = (is, facts, moved = []) => globalThis.postMessage({ is, ...facts }, moved);
 
   function report(state) {
@@ -84,14 +95,18 @@ function serveLearning() {
       }
       if (run.tokens >= run.total) { isGoing = false; look(); report("finished"); }
       else if (!once()) { isGoing = false; report("broken"); }
+      else if (rest && run.updates < SLOW_UPDATES) {
+        report("learning");
+        await new Promise((done) => { setTimeout(done, rest / (1 + run.updates / HALF)); });
+      }
     }
     isBusy = false;
   }
   const hears = {
-    start({ rules, entropies, text, settings, seed, total, allowSimd = true, isGoing: goes = true }) {
+    start({ rules, entropies, text, settings, seed, total, allowSimd = true, isGoing: goes = true, restMs = 0 }) {
       const source = text === undefined ? storiesOf(rules, entropies) : textOf(text);
       run = newRun(source, settings, seed, total ?? TOTALS[Number(allowSimd && hasSimd())], allowSimd);
-      [seconds, points, isGoing] = [0, [], goes];
+      [seconds, points, isGoing, rest] = [0, [], goes, restMs];
       const { V, levels, tokenizer } = source;
       say("begun", { V, levels, unit: { words: "word", chars: "character", bytes: "byte" }[tokenizer.kind], isSimd: run.model.isSimd, total: run.total, tokens: source.tokens });
       look();
@@ -100,7 +115,7 @@ function serveLearning() {
     },
     go() { isGoing = Boolean(run) && run.tokens < run.total; go(); },
     pause() { isGoing = false; if (run) report("paused"); },
-    step() { isGoing = false; if (once()) look(); report("paused"); },
+    step() { isGoing = false; once(); if (!run.looksAt()) look(); report("paused"); },
     set({ changes }) { run?.set(changes); },
     extend() { run.extend(2 * run.total); isGoing = true; go(); },
     measure() { say("measured", { loss: run.heldOut(), tokens: run.tokens, seconds }); },

@@ -1,9 +1,11 @@
 // What a model learns from in a page: stories of StoryWorld without end, or a text that a visitor has pasted.
 // A source has: tokenizer, as `to_dict` of the library gives it; tokens, the text of each id; V; most, the longest text that
 // it draws, in tokens; draw(random), ids of a new text to learn from; heldOut, texts that are never drawn; levels, what
-// predictors lose in nats per token: [what they know, loss]. random: numbers in [0, 1).
+// predictors lose in nats per token: [what they know, loss]; told, of StoryWorld: for some held-out texts the places
+// where one word alone is possible, one that the story has said: [index in the text, kind]. random: numbers in [0, 1).
 
 const N_HELD_OUT = 300, HELD_SEED = 7, WINDOW = 128; // texts of StoryWorld; the seed that draws them; tokens
+const N_ASKED = 32; // of these, of which it is asked what it remembers
 const N_WINDOWS = 24; // held out of a text
 const LEAST_BYTES = 20000, MOST_CHARACTERS = 2000000, LEAST_DIFFERENT = 10, MOST_DIFFERENT = 256;
 const MOST_CONTROLS = 0.01; // of the characters of a text
@@ -37,14 +39,21 @@ function wordsOf({ classes, pronouns, slots }) {
   return [...found].sort((a, b) => (a < b ? -1 : 1));
 }
 
+/** The places of a story, a line end before it, where one word alone is possible, and the story has said it: [index, kind]. */
+function toldPlaces(rules, [, ...words]) {
+  const reader = new StoryReader(rules), isSure = words.map((word) => reader.read(word) > 0.999);
+  return reader.past.flatMap(({ kind }, i) => (kind && isSure[i] ? [[i + 1, kind]] : []));
+}
+
 /** StoryWorld as a source. entropies: { unigram, bigram, floor } in nats per token. */
 function storiesOf(rules, entropies) {
   const held = new Generator(HELD_SEED), random = () => held.next();
   const tokens = wordsOf(rules), ids = new Map(tokens.map((word, id) => [word, id])), end = ids.get("\n");
   const draw = (random) => [end, ...drawStory(rules, random).map((word) => ids.get(word))];
+  const heldOut = Array.from({ length: N_HELD_OUT }, () => draw(random));
   return {
     tokenizer: { kind: "words", words: tokens }, tokens, V: tokens.length, most: 136, draw, end, isStory: true,
-    heldOut: Array.from({ length: N_HELD_OUT }, () => draw(random)),
+    heldOut, told: heldOut.slice(0, N_ASKED).map((text) => toldPlaces(rules, text.map((id) => tokens[id]))),
     levels: [["nothing", Math.log(tokens.length)], ["how frequent words are", entropies.unigram],
       ["the word before", entropies.bigram], ["everything", entropies.floor]],
   };
@@ -74,7 +83,7 @@ function textOf(text) {
   const held = Math.min(N_WINDOWS, Math.floor((ids.length - n - 1) / WINDOW));
   return {
     tokenizer: hasBytes ? { kind: "bytes" } : { kind: "chars", characters: characters.join("") }, tokens, V: tokens.length, most: WINDOW, isStory: false,
-    draw: (random) => window(Math.floor(random() * (n - WINDOW))), end: -1,
+    draw: (random) => window(Math.floor(random() * (n - WINDOW))), end: -1, told: [],
     heldOut: Array.from({ length: held }, (_, i) => window(n + Math.floor(i * (ids.length - n - WINDOW - 1) / Math.max(1, held - 1)))),
     levels: [["nothing", Math.log(tokens.length)], ...countedLevels(ids.subarray(0, n), tokens.length, hasBytes ? "byte" : "character")],
   };
