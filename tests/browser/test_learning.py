@@ -26,6 +26,17 @@ LOSSES = """([settings, seed, n, later]) => {
   run.set(later ?? {});
   return Array.from({ length: n }, () => run.update()?.loss);
 }"""
+# What the worker says of a run with rests of a millisecond: the updates of each report, and the losses of its curve.
+REPORTS = """(seed) => new Promise((done) => {
+  const updates = [], losses = [], { rules, data: { entropies } } = options;
+  const worker = tinylmLearning.startLearning((message) => {
+    if (message.is !== "report") return;
+    updates.push(message.updates);
+    losses.push(...message.points.map(({ loss }) => loss));
+    if (message.state === "finished") done([updates, losses]);
+  });
+  worker.ask({ do: "start", rules, entropies, settings: {}, seed, total: 30000, restMs: 1 });
+})"""
 PASTE = """([text, times]) => {
   const data = new DataTransfer(), event = new ClipboardEvent("paste", { clipboardData: data, cancelable: true });
   data.setData("text", text.repeat(times));
@@ -45,23 +56,23 @@ def address(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("site") / "learn.html"
     html = learn_page()
     assert html.count('"isPage": true') == 1
-    path.write_text(html.replace('"isPage": true', f'"isPage": true, "total": {TOTAL}'), encoding="utf-8")
+    path.write_text(html.replace('"isPage": true', f'"isPage": true, "restMs": 1, "total": {TOTAL}'), encoding="utf-8")
     return path.as_uri()
 
 
 @pytest.fixture
 def open_learning(open_exported, address) -> Callable[..., Page]:
-    """A function that opens the page; a visitor who wants little motion starts it himself."""
+    """A function that opens the page."""
 
     def open_learning(**options: object) -> Page:
-        page = open_exported(address, reduced_motion="reduce", **options)
+        page = open_exported(address, **options)
         page.evaluate("globalThis.options = JSON.parse(document.getElementById('options').textContent)")
         return page
 
     return open_learning
 
 
-def press(page: Page, name: str) -> None:
+def press(page: Page, name: str | re.Pattern) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
@@ -75,11 +86,17 @@ def loss_of(page: Page) -> float:
     return float(re.search(r"loss is (\d\.\d\d)", page.locator(".say").inner_text())[1])
 
 
-def test_it_learns_by_itself_and_says_how_far_it_is(open_exported, address):
-    page = open_exported(address)
-    expect(page.get_by_role("button", name="Train on")).to_be_visible()
+def test_it_waits_then_learns_and_says_how_far_it_is_and_what_it_remembers(open_learning):
+    page = open_learning()
+    expect(page.locator(".sheet")).not_to_be_empty()  # what random weights write
+    expect(page.locator(".say")).to_contain_text("Nothing is learned yet")
+    finish(page)
     assert 1.2 < loss_of(page) < 2.0  # below the word before, after 40,000 words
     expect(page.locator(".say")).to_contain_text("better than knowing the word before (2.09)")
+    expect(page.locator(".say")).to_contain_text("% of pronouns")
+    expect(page.locator(".key")).not_to_contain_text("recorded")  # nothing is broken
+    dot, top = page.locator(".dot").get_attribute("cy"), page.locator(".loss").get_attribute("d")
+    assert abs(float(dot) - float(top.split()[-1])) < 0.1
     expect(page.locator(".sheet")).to_contain_text("One ")
     assert page.locator(".map rect:not(.cell, .later)").count() == 14 * 14
     assert page.locator(".early li").count() == 3  # at first, after 2 and after 16 updates
@@ -91,30 +108,45 @@ def test_the_same_seed_is_the_same_run_and_another_seed_another(open_learning):
     assert first == again != other
 
 
+def test_the_beginning_is_slow_and_every_update_of_it_is_shown(open_learning):
+    page = open_learning()
+    updates, losses = page.evaluate(REPORTS, 5)
+    assert set(range(1, 64)) <= set(updates)
+    assert losses[:12] == page.evaluate(REPORTS, 5)[1][:12]
+
+
 def test_pause_stops_it_one_update_is_one_and_continue_goes_on(open_learning):
     page = open_learning()
+    seen = page.locator(".facts b").first
+    press(page, "One update")  # before the start
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    first = int(seen.inner_text().replace(",", ""))
+    assert 250 < first < 520  # four stories
+    expect(page.locator(".say")).to_contain_text("it prefers some, for no reason")
+    press(page, "One update")
+    expect(seen).not_to_have_text(f"{first:,}")
+    assert 250 < int(seen.inner_text().replace(",", "")) - first < 520
+    press(page, "Start again")  # the pause stays
+    expect(seen).to_have_text("0")
     press(page, "Start learning")
     press(page, "Pause")
-    seen = page.locator(".facts b").first
-    expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    before = int(seen.inner_text().replace(",", ""))
-    press(page, "One update")
-    expect(seen).not_to_have_text(f"{before:,}")
-    after = int(seen.inner_text().replace(",", ""))
-    assert 250 < after - before < 520  # four stories
-    press(page, "Continue")
+    press(page, re.compile("Continue|Start learning"))
     expect(page.get_by_role("button", name="Train on")).to_be_visible()
 
 
 @pytest.mark.parametrize(("switch", "low"), [("Labels not shifted", True), ("Learning rate / 10", False)])
 def test_a_switch_from_the_start_does_what_it_says(open_learning, switch, low):
     page = open_learning()
+    page.get_by_text("More switches").click()
     page.get_by_label(switch).check()
     finish(page)
     expect(page.locator(".found:visible")).to_contain_text("From the start: ")
     expect(page.locator(".found:visible")).to_contain_text("An unbroken run has")
     assert (loss_of(page) < 0.6) is low
     expect(page.locator(".say.wrong")).to_have_count(int(low))
+    expect(page.locator(".key")).to_contain_text("a recorded run with seed 1, unbroken")
+    repeats = re.search(r"(\w+) \1 \1", page.locator(".sheet").inner_text())
+    assert bool(repeats) is low
 
 
 def test_without_a_causal_mask_the_loss_falls_below_the_floor(open_learning):
@@ -181,6 +213,8 @@ def test_a_text_of_one_s_own_is_learned_letter_by_letter_and_a_huge_one_is_cut(o
     expect(page.get_by_role("button", name="Train on")).to_be_visible()
     expect(page.locator(".say")).to_contain_text("Nobody knows the floor of this text")
     expect(page.locator(".key")).to_contain_text("from which it never learns")
+    expect(page.get_by_role("heading", name="Loss, in nats per character")).to_be_visible()
+    expect(page.locator(".say")).to_contain_text("on the tenth of the text that it never reads")
     press(page, "Back to StoryWorld")
     expect(page.locator(".say")).to_contain_text("floor", use_inner_text=True)
 
@@ -199,6 +233,7 @@ def test_it_fits_is_accessible_and_is_worked_with_the_keyboard(open_learning, wi
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Train on")).to_be_visible()
     expect(page.get_by_role("button", name="Train on")).to_be_focused()
+    page.get_by_text("More switches").click()
     page.get_by_label("No norms").press("Space")
     expect(page.get_by_label("No norms")).to_be_checked()
     page.get_by_text("Your own text").click()

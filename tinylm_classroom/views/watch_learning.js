@@ -1,4 +1,4 @@
-// A model that learns in the page: its loss between known levels, what it writes, what a head looks at, and switches that break it.
+// A model that learns in the page: its loss between known levels, what it writes and remembers, what a head looks at, and switches that break it.
 
 const LOOK = `
 .tinylm-view.learning { max-width: none; --type-label: 16px; --type-small: 15px;
@@ -11,18 +11,18 @@ const LOOK = `
   .say { font-size: 21px; min-height: 2.7em; margin: 0 0 8px } .say.wrong b:first-child { color: var(--bad) }
   .error:not(:empty) { color: var(--bad); font-weight: 600; margin: 0 0 10px } .error:empty { margin: 0 }
   .all { display: grid; grid-template-columns: minmax(0, 1.35fr) minmax(0, 1.1fr) minmax(0, 1fr); gap: 22px 30px; align-items: start }
-  .wide { grid-column: 1 / -1 }
+  .wide { grid-column: 1 / -1 } .two { grid-column: span 2 } .wide details { margin: 0 }
   h2 { font-size: 19px; line-height: 1.3; margin: 0 0 6px; padding: 0; border: 0 }
   .curve svg { display: block; width: 100%; height: auto; overflow: visible }
   svg text { font-variant-numeric: tabular-nums; paint-order: stroke; stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round }
   .grid { stroke: var(--line) } .level { stroke: var(--quiet); stroke-width: 1.5; stroke-dasharray: 2 4 } .level.floor { stroke: var(--ink); stroke-width: 2; stroke-dasharray: none }
   .under { fill: var(--soft) } .loss { fill: none; stroke: var(--series-1); stroke-width: 3.5; stroke-linejoin: round }
   .before { fill: none; stroke: var(--quiet); stroke-width: 1.8; opacity: .75 } .held { fill: none; stroke: var(--series-2); stroke-width: 2.5; stroke-dasharray: 7 4 }
-  .switch { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 5 4 } .dot { fill: var(--series-1); stroke: var(--paper); stroke-width: 2.5 }
+  .switch { stroke: var(--bad); stroke-width: 1.5; stroke-dasharray: 5 4 } .dot { fill: var(--series-1); stroke: var(--paper); stroke-width: 2.5 } .dot.new { fill: var(--series-2) }
   .key { display: flex; flex-wrap: wrap; gap: 2px 22px; margin: 4px 0 0; color: var(--quiet); font-size: var(--type-small) }
   .key i { display: inline-block; width: 22px; height: 0; margin-right: 7px; vertical-align: 4px; border-top: 3.5px solid var(--series-1) }
   .key i.ghost { border-top: 2px solid var(--quiet) } .key i.second { border-top: 3px dashed var(--series-2) }
-  .sheet { height: 346px; overflow-y: auto; padding: 12px 18px; border: 1px solid var(--line); border-radius: 12px; font-size: 19px; line-height: 1.5; white-space: pre-wrap; overflow-wrap: anywhere }
+  .sheet { height: 328px; overflow-y: auto; padding: 12px 18px 0; border: 1px solid var(--line); border-radius: 12px; font-size: 19px; line-height: 1.5; white-space: pre-wrap; overflow-wrap: anywhere }
   .sheet .false { color: var(--bad); font-weight: 700; text-decoration: underline wavy 2px; text-underline-offset: 5px } .sheet .after { color: var(--quiet) }
   .note { color: var(--quiet); margin: 6px 0 0; font-size: var(--type-label); min-height: 1.45em }
   .early { margin: 10px 0 0; padding: 0; list-style: none } .early li { display: grid; grid-template-columns: 7.6em minmax(0, 1fr); gap: 12px; margin: 0; padding: 4px 0; border-top: 1px solid var(--line); font-size: var(--type-small) }
@@ -37,8 +37,8 @@ const LOOK = `
   textarea:focus-visible, .sheet:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
   .keep { display: flex; flex-wrap: wrap; gap: 10px 14px; align-items: center; margin: 8px 0 0 }
   &.whole .large { display: none }
-  @container (max-width: 1080px) { .all { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr) } .loss-part { grid-column: 1 / -1 } .sheet { height: 380px } }
-  @container (max-width: 700px) { .all { grid-template-columns: minmax(0, 1fr) } .facts { margin: 0; gap: 2px 18px } .say { min-height: 4.1em; font-size: 19px } .sheet { height: 232px; font-size: 18px } }
+  @container (max-width: 1080px) { .all { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr) } .loss-part { grid-column: 1 / -1 } .sheet { height: 385px } }
+  @container (max-width: 700px) { .all { grid-template-columns: minmax(0, 1fr) } .facts { margin: 0; gap: 2px 18px } .two { grid-column: auto } .say { min-height: 8.1em; font-size: 19px } .sheet { height: 230px; font-size: 18px } }
   @container (max-width: 560px) { .bar { gap: 8px } .bar button { padding: 6px 12px } .bar .main { flex: 1 1 100%; padding: 10px } .early li { grid-template-columns: 1fr; gap: 0 } .facts { flex: 1 1 100% } }
   :is(.loss, .held, .before, .map rect, .key i) { print-color-adjust: exact; forced-color-adjust: none }
 }`;
@@ -46,14 +46,17 @@ const LOOK = `
 // Each switch: what it changes, its name, what to expect.
 const BREAKS = [
   ["mask", { causal: false }, "No causal mask", "Each word may look at the words after it, so the answer is in the input. Expect a loss below the floor, and a text that is worth nothing."],
-  ["labels", { shifted: false }, "Labels not shifted", "The target is the word that the model has just read. Expect a loss near 0 at once, and a model that only repeats."],
+  ["labels", { shifted: false }, "Labels not shifted", "The target is the word that it has just read. Expect a loss near 0 at once, and a model that only repeats."],
   ["residual", { residual: false }, "No residual connections", "Each part replaces the stream instead of adding to it. Expect slow learning, and words that are far away to be lost."],
   ["norm", { norm: false }, "No norms", "Nothing keeps the numbers at one size. Expect little harm with Muon in two blocks, and more with AdamW."],
   ["fast", { rate: 10 }, "Learning rate × 10", "Each step goes too far. Expect a higher loss that jumps, and hardly an explosion: the gradient is clipped, and both rules fix the size of a step."],
-  ["slow", { rate: 0.1 }, "Learning rate / 10", "Each step is too short. Expect the same stages, later."],
-  ["batch", { batch: 1 }, "One text per update", "The gradient of one text is noisy. Expect a rougher curve, and little harm per token."],
+  ["slow", { rate: 0.1 }, "Learning rate / 10", "Each step is short. Expect the same stages, later."],
+  ["batch", { batch: 1 }, "One text per update", "The gradient of one text is noisy. Expect a rougher curve: ahead at first, and later about twice the words for the same loss."],
 ];
+const NEAR = 3; // of them stand beside the chart
 const SOUND_ONES = { causal: true, shifted: true, residual: true, norm: true, rate: 1, batch: 4 };
+const REST_MS = 600; // after the first update; so all rests of the slow beginning take 10 seconds
+const REMEMBERED = { pronoun: "pronouns", name: "names", place: "places", object: "objects" };
 const START = 400, TALL = 388, LOW = 290, NARROW = 380, LEFT = 30, BELOW = 30, ABOVE = 10; // tokens where the axis begins; units of the drawing
 const KEPT_EARLY = [0, 2, 16, 128, 1024]; // updates of which the text is kept
 const MOST_PASTED = 2000000, SHOWN_PASTED = 4000; // characters
@@ -81,22 +84,21 @@ function lossChart() {
   let drawn = null;
   function show(state) {
     drawn = state;
-    const { points, held, before, levels, total, switches } = state, wide = Math.max(300, holder.clientWidth || 640), HIGH = wide < NARROW ? LOW : TALL, top = Math.max(6, 1.05 * levels[0][1]);
+    const { points, held, before, levels, total, switches } = state, wide = Math.max(300, holder.clientWidth || 640), HIGH = wide < NARROW ? LOW : TALL, top = Math.max(6, 1.05 * levels[0][1], ...points.map(({ loss }) => 1.02 * loss).filter(Number.isFinite)), apart = Math.ceil(top / 8);
     const last = Math.max(total, START * 10), x = (tokens) => LEFT + Math.log(Math.max(tokens, START) / START) / Math.log(last / START) * (wide - LEFT - 8);
     const y = (loss) => ABOVE + (1 - Math.min(loss, top) / top) * (HIGH - ABOVE - BELOW);
     const path = (kind, all) => draw("path", { class: kind, d: all.map(({ tokens, loss }, i) => `${i ? "L" : "M"}${x(tokens).toFixed(1)} ${y(loss).toFixed(1)}`).join("") });
     const line = (kind, at) => draw("line", { class: kind, x1: LEFT, x2: wide - 8, y1: y(at), y2: y(at) });
-    const grid = [0, 1, 2, 3, 4, 5, 6].filter((n) => n <= top).flatMap((n) => [line("grid", n), draw("text", { class: "quiet", x: LEFT - 8, y: y(n) + 5, "text-anchor": "end" }, n)]);
+    const grid = Array.from({ length: Math.floor(top / apart) + 1 }, (_, i) => i * apart).flatMap((n) => [line("grid", n), draw("text", { class: "quiet", x: LEFT - 8, y: y(n) + 5, "text-anchor": "end" }, n)]);
     const marks = [1e3, 1e4, 1e5, 1e6, 1e7].filter((n) => n <= last && !(wide < NARROW && n === 1e4)).map((n) => draw("text", { class: "quiet", x: x(n), y: HIGH - 8, "text-anchor": "middle" }, n < 1e6 ? n.toLocaleString("en") : `${n / 1e6} million`));
-    const floor = levels.find(([name]) => name === "everything"), named = [...levels].sort((a, b) => b[1] - a[1]).flatMap(([name, loss], i) => [
-      line(name === "everything" ? "level floor" : "level", loss),
-      draw("text", name === "everything" ? { x: LEFT + 6, y: y(loss) + 18 } : { x: wide - 10, y: y(loss) - 6, "text-anchor": "end" },
-        name === "everything" ? `${fixed(loss, 2)}: the floor${wide < NARROW ? "" : ", which no model can beat"}` : `${fixed(loss, 2)}: knowing ${name}`)]);
+    const floor = levels.find(([name]) => name === "everything"), lines = levels.map(([name, loss]) => line(name === "everything" ? "level floor" : "level", loss));
+    const named = levels.map(([name, loss]) => draw("text", name === "everything" ? { x: LEFT + 6, y: y(loss) + 18 } : { x: wide - 10, y: y(loss) - 6, "text-anchor": "end" },
+      name === "everything" ? `${fixed(loss, 2)}: the floor${wide < NARROW ? "" : ", which no model can beat"}` : `${fixed(loss, 2)}: knowing ${name}`));
     const under = floor ? [draw("rect", { class: "under", x: LEFT, width: wide - LEFT - 8, y: y(floor[1]), height: y(0) - y(floor[1]) })] : [];
     const bars = switches.filter((tokens) => tokens > START).map((tokens) => draw("line", { class: "switch", x1: x(tokens), x2: x(tokens), y1: ABOVE, y2: y(0) }));
-    const end = points.at(-1), dot = end ? [draw("circle", { class: "dot", r: 6, cx: x(end.tokens), cy: y(end.loss) })] : [];
+    const end = (held.length ? held : points).at(-1), dot = end ? [draw("circle", { class: held.length ? "dot new" : "dot", r: 6, cx: x(end.tokens), cy: y(end.loss) })] : [];
     picture.setAttribute("viewBox", `0 0 ${wide} ${HIGH}`);
-    picture.replaceChildren(...under, ...grid, ...marks, ...named, ...bars, path("before", before), path("held", held), path("loss", points), ...dot);
+    picture.replaceChildren(...under, ...grid, ...marks, ...lines, ...bars, path("before", before), path("loss", points), path("held", held), ...named, ...dot);
   }
   new ResizeObserver(() => drawn && show(drawn)).observe(holder);
   return { holder, show };
@@ -124,7 +126,7 @@ function attentionMap() {
     let best = 2 * words.length + 1; // the largest weight of an earlier word, but for the first, where heads look that look nowhere
     weights.forEach((weight, i) => { if (i % words.length > 0 && i % words.length < Math.floor(i / words.length) && weight > weights[best]) best = i; });
     const [row, column] = [Math.floor(best / words.length), best % words.length];
-    const says = `“${seen(words[row])}” looks at “${seen(words[column])}” with a weight of ${fixed(weights[best], 2)}: the largest one.`;
+    const says = `“${seen(words[row])}” looks at “${seen(words[column])}” with a weight of ${fixed(weights[best], 2)}: the largest on an earlier word but the first.`;
     picture.setAttribute("aria-label", `Attention weights of one head: a row for each word, a column for each word that it looks at. ${says}`);
     return says;
   }
@@ -141,16 +143,19 @@ function download(blob, name) {
 function render({ model, el }) {
   const data = model.get("data"), { entropies, config, page } = data, chart = lossChart(), map = attentionMap();
   const recorded = { ...data.recorded, points: data.recorded.points.map(([tokens, loss]) => ({ tokens, loss })) };
-  const state = { seed: data.seed, settings: {}, optimizer: "muon", text: undefined, head: [1, 0], points: [], held: [], before: recorded.points, switches: [], levels: [], total: recorded.total, status: "new", isHidden: false };
+  const state = { seed: data.seed + 1, settings: {}, optimizer: "muon", text: undefined, head: [1, 0], points: [], held: [], switches: [], levels: [], total: recorded.total, status: "new", isHidden: false };
   const reference = (tokens) => recorded.points.findLast((point) => point.tokens <= tokens)?.loss;
   let rules = null, worker = null, wants = null, tokensSeen = 0, seconds = 0, newest = null, recent = [];
 
   const say = make("p", { class: "say", "aria-live": "off" }), told = make("p", { class: "unseen", role: "status" }), error = make("p", { class: "error", role: "alert" });
-  const main = make("button", { type: "button", class: "main", onclick: () => ({ new: start, learning: pause, paused: go, finished: extend, broken: start })[state.status]() });
-  const step = make("button", { type: "button", class: "plain", onclick: () => worker.ask({ do: "step" }) }, "One update");
-  const again = make("button", { type: "button", class: "plain", onclick: start }, "Start again");
-  const seed = make("input", { type: "number", min: 0, max: 999999, value: state.seed, "aria-label": "Seed", onchange: () => { state.seed = Math.min(999999, Math.max(0, Math.round(Number(seed.value)) || 0)); seed.value = state.seed; } });
-  const facts = make("p", { class: "facts" }), sheet = make("div", { class: "sheet", tabindex: 0, role: "group", "aria-label": "What it writes now" }), judged = make("p", { class: "note" });
+  const main = make("button", { type: "button", class: "main", onclick: () => ({ new: () => start(), learning: pause, paused: go, finished: extend, broken: () => start() })[state.status]() });
+  const step = make("button", { type: "button", class: "plain", onclick: () => {
+    if (state.status === "new") start(false);
+    worker?.ask({ do: "step" });
+  } }, "One update");
+  const again = make("button", { type: "button", class: "plain", onclick: () => start(state.status !== "paused") }, "Start again");
+  const seed = make("input", { type: "number", min: 0, max: 999999, value: state.seed, "aria-label": "Seed", onchange: () => { state.seed = Math.min(999999, Math.max(0, Math.round(Number(seed.value)) || 0)); seed.value = state.seed; if (worker && state.status === "new") start(false); } });
+  const heading = make("h2"), facts = make("p", { class: "facts" }), sheet = make("div", { class: "sheet", tabindex: 0, role: "group", "aria-label": "What it writes now" }), judged = make("p", { class: "note" });
   const early = make("ol", { class: "early", "aria-label": "What it wrote earlier" }), looks = make("p", { class: "note" }), key = make("p", { class: "key" });
   const heads = segments("layer.head", "head", [[0, 0], [0, 1], [1, 0], [1, 1]].map(([layer, head]) => [`${layer}.${head}`, `${layer}.${head}`]), state.head.join("."), (value) => {
     state.head = value.split(".").map(Number);
@@ -160,11 +165,10 @@ function render({ model, el }) {
   /** What is switched on, as the settings of a run. */
   const settingsNow = () => ({ ...Object.assign({}, ...BREAKS.filter(([id]) => state.settings[id]).map(([, change]) => change)), optimizer: state.optimizer });
 
-  function start() {
+  function start(goes = true) {
     worker?.close();
     error.textContent = "";
-    if (state.points.length > 20 && state.text === undefined) state.before = state.points;
-    Object.assign(state, { points: [], held: [], switches: [], status: "learning" });
+    Object.assign(state, { points: [], held: [], switches: [], status: goes ? "learning" : "new" });
     [tokensSeen, seconds, newest, recent] = [0, 0, null, []];
     for (const one of Object.values(state.settings)) if (one) Object.assign(one, { tokens: 0, loss: undefined });
     early.replaceChildren();
@@ -175,8 +179,8 @@ function render({ model, el }) {
       state.status = "new";
       return control();
     }
-    worker.ask({ do: "start", ...(state.text === undefined ? { rules, entropies } : { text: state.text }), settings: settingsNow(), seed: state.seed, allowSimd: data.allowSimd, total: data.total });
-    control();
+    worker.ask({ do: "start", ...(state.text === undefined ? { rules, entropies } : { text: state.text }), settings: settingsNow(), seed: state.seed, allowSimd: data.allowSimd, total: data.total, isGoing: goes, restMs: data.restMs ?? REST_MS });
+    showAll();
   }
   function pause() { worker.ask({ do: "pause" }); }
   function go() { worker.ask({ do: "go" }); state.status = "learning"; control(); }
@@ -189,7 +193,7 @@ function render({ model, el }) {
       recent = [...recent, [busy, tokens]].slice(-12);
       [tokensSeen, seconds] = [tokens, busy];
       state.points.push(...points);
-      Object.assign(state, { status, total });
+      Object.assign(state, { status: status === "paused" && tokens === 0 ? "new" : status, total });
       if (status === "broken") error.textContent = "The loss is no longer a number: the steps were too large for this model. Start again, with fewer switches.";
       showAll();
     },
@@ -214,27 +218,39 @@ function render({ model, el }) {
     sheet.replaceChildren(...words.slice(first).flatMap((word, i) => {
       const at = i + first, kind = wrong < 0 || at < wrong ? "" : at === wrong ? "false" : "after";
       const blank = kind === "false" && word.startsWith(" ") ? " " : "";
-      return [blank, make("span", { class: kind || false }, word === "\n" && reader ? "" : word.slice(blank.length))];
+      return [blank, make("span", { class: kind || false }, word !== "\n" || !reader ? word.slice(blank.length) : kind === "false" ? "↵" : "")];
     }));
-    judged.textContent = !reader ? "" : wrong < 0 ? "Every word of this text is possible in StoryWorld." : `The first ${wrong - first} words are possible in StoryWorld, the marked one is not.`;
+    judged.textContent = !reader ? "" : `The stories come from StoryWorld, a small program with exact rules. ${wrong < 0 ? "This text breaks none of them." : brokenBy(words[wrong], reader)}`;
+  }
+  /** What can come where a reader could not read a word. */
+  function brokenBy(word, reader) {
+    const [{ sentence, at }] = reader.readings, { role, new: isNew } = sentence[at];
+    const able = [...reader.probs()].sort((a, b) => b[1] - a[1]).map(([each]) => `“${seen(each)}”`), n = able.length;
+    if (n === 1) return `“${seen(word)}” breaks them: ${role && !isNew ? "by what the story has said, " : ""}only ${able[0]} can come here.`;
+    return `“${seen(word)}” breaks them: ${n === 2 ? `only ${able[0]} or ${able[1]}` : `only ${n} words, such as ${able[0]} or ${able[1]},`} can come here.`;
   }
   function showAttention() {
     if (newest) looks.textContent = map.show(newest.shown, newest.attention[state.head[0]][state.head[1]]);
   }
 
   function lossNow() {
-    const few = state.points.slice(-3);
-    return few.length ? few.reduce((sum, { loss }) => sum + loss, 0) / few.length : undefined;
+    return (state.text === undefined ? state.points : state.held).at(-1)?.loss;
   }
   function sentence() {
-    const loss = lossNow(), { levels } = state;
-    if (loss === undefined) return "Nothing is learned yet: every weight is a random number, and every word is as likely as any other.";
-    const order = [...levels].sort((a, b) => a[1] - b[1]), better = order.find(([, value]) => value > loss), [name, lowest] = order[0];
-    const than = better ? `, better than knowing ${better[0]} (${fixed(better[1], 2)})` : "";
-    const says = `After ${many(tokensSeen)} ${state.unit}s the loss is **${fixed(loss, 2)}** nats per ${state.unit}${than}.`;
-    if (name !== "everything") return `${says} It chooses as if among **${fixed(Math.exp(loss), 1)}** ${state.unit}s. Nobody knows the floor of this text.`;
-    if (loss < lowest - 0.03) return `${says} That is **below the floor** of ${fixed(lowest, 2)}, and no model that predicts can be there: it has seen the answer.`;
-    return `${says} That is **${fixed(loss - lowest, 2)}** above the floor: it chooses as if among ${fixed(Math.exp(loss), 1)} ${state.unit}s, and chance alone leaves ${fixed(Math.exp(lowest), 1)}.`;
+    const loss = lossNow(), { levels, unit, text } = state, order = [...levels].sort((a, b) => a[1] - b[1]), [name, lowest] = order[0];
+    if (loss === undefined || !tokensSeen) return `Nothing is learned yet: every weight is a random number, so it prefers some ${unit}s, for no reason.`;
+    const where = text === undefined ? "" : ` on the tenth of the text that it never reads (${state.points.length ? fixed(state.points.at(-1).loss, 2) : "–"} on what it learns from)`;
+    const says = `After ${many(tokensSeen)} ${unit}s the loss is **${fixed(loss, 2)}** nats per ${unit}${where}`, hasFloor = name === "everything";
+    if (hasFloor && loss < lowest - 0.03) return `${says}. That is **below the floor** of ${fixed(lowest, 2)}, and no model that predicts can be there: it has seen the answer.`;
+    if (state.settings.mask) return `${says}. It may look at the ${unit} that it is asked for, so this is no sign of knowledge.`;
+    if (state.settings.labels && text === undefined) return `${says}. It is asked for the word that it has just read, so this is no sign of knowledge.`;
+    const better = order.find(([what, value]) => what !== "everything" && value > loss);
+    if (!better) return `${says}. Equal chances for all ${unit}s give ${fixed(order.at(-1)[1], 2)}: it prefers some, for no reason.`;
+    const than = `better than knowing ${better[0]} (${fixed(better[1], 2)})`;
+    if (!hasFloor) return `${says}, ${than}. Nobody knows the floor of this text.`;
+    const shares = better === order[1] ? (newest?.remembered ?? []).filter(([kind]) => REMEMBERED[kind]) : [];
+    const told = shares.map(([kind, share]) => `**${Math.round(100 * share)}%** of ${REMEMBERED[kind]}`).join(", ");
+    return told ? `${says}, ${fixed(loss - lowest, 2)} above the floor and ${than}. Where the story has told it, its guess is right for ${told}.` : `${says}, ${than}.`;
   }
   function showAll() {
     const [from, to] = [recent[0], recent.at(-1)], speed = recent.length > 1 && to[0] > from[0] ? (to[1] - from[1]) / (to[0] - from[0]) : 0, text = sentence();
@@ -242,17 +258,19 @@ function render({ model, el }) {
     say.classList.toggle("wrong", text.includes("below the floor"));
     facts.replaceChildren(...[[many(tokensSeen), `${state.unit ?? "word"}s seen`], [speed ? many(Number(speed.toPrecision(2))) : "–", "per second"], [seconds.toFixed(seconds < 10 ? 1 : 0), "s of learning"]]
       .map(([value, name]) => make("span", {}, make("b", {}, value), ` ${name}`)));
-    chart.show(state);
+    const isBroken = state.switches.length > 0 || state.optimizer !== "muon" || Object.values(state.settings).some(Boolean), hasGhost = isBroken && state.text === undefined;
+    chart.show({ ...state, before: hasGhost ? recorded.points : [] });
+    heading.textContent = `Loss, in nats per ${state.unit}`;
     key.replaceChildren(...[["", "loss on new texts, before it learns from them", state.text === undefined], ["", "loss on what it learns from", state.text !== undefined],
-      ["second", "loss on the last tenth of the text, from which it never learns", state.text !== undefined], ["ghost", state.before === recorded.points ? "a recorded run, unbroken" : "the run before", state.before.length > 0 && state.text === undefined]]
+      ["second", "loss on the last tenth of the text, from which it never learns", state.text !== undefined], ["ghost", `a recorded run with seed ${data.seed}, unbroken`, hasGhost]]
       .filter(([, , isThere]) => isThere).map(([kind, name]) => make("span", {}, make("i", { class: kind || false }), name)));
     for (const one of breaks) one.tell();
     control();
   }
   function control() {
     main.textContent = { new: "Start learning", learning: "Pause", paused: "Continue", finished: "Train on", broken: "Start again" }[state.status];
-    step.disabled = again.disabled = !worker || state.status === "new";
-    step.disabled ||= state.status === "learning" || state.status === "broken" || state.status === "finished";
+    step.disabled = !rules || !["new", "paused"].includes(state.status);
+    again.disabled = !worker || state.status === "new";
     for (const button of keepers) button.disabled = !["paused", "finished", "learning"].includes(state.status) || !worker;
   }
 
@@ -324,12 +342,14 @@ function render({ model, el }) {
   const view = frame(el, "A model that learns", make("style", {}, LOOK), ...title,
     make("div", { class: "bar" }, main, step, again, make("label", { class: "seed" }, "seed", seed), facts), error, say,
     make("div", { class: "all" },
-      make("section", { class: "loss-part", "aria-label": "Loss" }, make("h2", {}, "Loss, in nats per word"), chart.holder, key),
+      make("section", { class: "loss-part", "aria-label": "Loss" }, heading, chart.holder, key),
       make("section", { "aria-label": "Text" }, make("h2", {}, "What it writes now"), sheet, judged),
-      make("section", { "aria-label": "Attention" }, make("h2", {}, "What a head looks at"), heads, map.holder, looks),
-      make("section", { class: "wide", "aria-label": "Earlier" }, early),
-      make("section", { class: "wide", "aria-label": "Break it" }, make("h2", {}, "Break it: predict what happens, then switch"), make("p", { class: "note" }, "A switch acts at once. “Start again” trains a new model with it, from its first update."),
-        make("div", { class: "breaks" }, ...breaks.map(({ node }) => node), make("div", { class: "break" }, rule, make("p", {}, "Muon needs fewer words than AdamW, and hides much of what the switches do. Try both."))))),
+      make("section", { "aria-label": "Break it" }, make("h2", {}, "Break it: predict, then switch"), make("div", { class: "breaks" }, ...breaks.slice(0, NEAR).map(({ node }) => node)),
+        make("p", { class: "note" }, "A switch acts at once. “Start again” trains a new model with it, from its first update.")),
+      make("div", { class: "wide" }, make("details", {}, make("summary", {}, "More switches"),
+        make("div", { class: "breaks" }, ...breaks.slice(NEAR).map(({ node }) => node), make("div", { class: "break" }, rule, make("p", {}, "Muon needs fewer words than AdamW, and hides much of what the switches do. Try both."))))),
+      make("section", { class: "two", "aria-label": "Earlier" }, make("h2", {}, "What it wrote earlier"), early),
+      make("section", { "aria-label": "Attention" }, make("h2", {}, "What a head looks at"), heads, map.holder, looks)),
     own,
     make("div", { class: "keep" }, ...keepers), saved,
     make("p", { class: "note" }, "Learning keeps one core of your device busy, and that takes battery. It pauses when this tab is hidden, and nothing leaves this page."), told);
@@ -347,7 +367,8 @@ function render({ model, el }) {
     rules = found;
     main.disabled = !rules;
     if (!rules) error.textContent = "Run this cell to start: what learns comes from the kernel.";
-    else if (data.isPage && !document.hidden && !matchMedia("(prefers-reduced-motion: reduce)").matches) start();
+    else if (data.isPage) start(false);
+    else control();
   });
   return () => {
     document.removeEventListener("visibilitychange", hide);
