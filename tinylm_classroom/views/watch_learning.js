@@ -53,7 +53,7 @@ const BREAKS = [
   ["slow", { rate: 0.1 }, "Learning rate / 10", "Each step is short. Expect the same stages, later."],
   ["batch", { batch: 1 }, "One text per update", "The gradient of one text is noisy. Expect a rougher curve: ahead at first, and later about twice the words for the same loss."],
 ];
-const NEAR = 3; // of them stand beside the chart
+const NEAR = 3; // of them are next to the chart
 const SOUND_ONES = { causal: true, shifted: true, residual: true, norm: true, rate: 1, batch: 4 };
 const REST_MS = 600; // after the first update; so all rests of the slow beginning take 10 seconds
 const REMEMBERED = { pronoun: "pronouns", name: "names", place: "places", object: "objects" };
@@ -242,15 +242,15 @@ function render({ model, el }) {
     const where = text === undefined ? "" : ` on the tenth of the text that it never reads (${state.points.length ? fixed(state.points.at(-1).loss, 2) : "–"} on what it learns from)`;
     const says = `After ${many(tokensSeen)} ${unit}s the loss is **${fixed(loss, 2)}** nats per ${unit}${where}`, hasFloor = name === "everything";
     if (hasFloor && loss < lowest - 0.03) return `${says}. That is **below the floor** of ${fixed(lowest, 2)}, and no model that predicts can be there: it has seen the answer.`;
-    if (state.settings.mask) return `${says}. It may look at the ${unit} that it is asked for, so this is no sign of knowledge.`;
-    if (state.settings.labels && text === undefined) return `${says}. It is asked for the word that it has just read, so this is no sign of knowledge.`;
+    if (state.settings.mask) return `${says}. It may look at the ${unit} that it is asked for, so this does not show knowledge.`;
+    if (state.settings.labels && text === undefined) return `${says}. It is asked for the word that it has just read, so this does not show knowledge.`;
     const better = order.find(([what, value]) => what !== "everything" && value > loss);
     if (!better) return `${says}. Equal chances for all ${unit}s give ${fixed(order.at(-1)[1], 2)}: it prefers some, for no reason.`;
     const than = `better than knowing ${better[0]} (${fixed(better[1], 2)})`;
     if (!hasFloor) return `${says}, ${than}. Nobody knows the floor of this text.`;
     const shares = better === order[1] ? (newest?.remembered ?? []).filter(([kind]) => REMEMBERED[kind]) : [];
     const told = shares.map(([kind, share]) => `**${Math.round(100 * share)}%** of ${REMEMBERED[kind]}`).join(", ");
-    return told ? `${says}, ${fixed(loss - lowest, 2)} above the floor and ${than}. Where the story has told it, its guess is right for ${told}.` : `${says}, ${than}.`;
+    return told ? `${says}, ${fixed(loss - lowest, 2)} above the floor and ${than}. Of what is told, it guesses right ${told}.` : `${says}, ${than}.`;
   }
   function showAll() {
     const [from, to] = [recent[0], recent.at(-1)], speed = recent.length > 1 && to[0] > from[0] ? (to[1] - from[1]) / (to[0] - from[0]) : 0, text = sentence();
