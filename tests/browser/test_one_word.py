@@ -119,6 +119,19 @@ def test_an_exported_page_is_alive_from_disk(open_page, found, scheme):
     assert findings(page, VIEW) == []
 
 
+def test_a_text_typed_at_the_end_of_the_film_is_read_at_the_same_head(open_page):
+    page = open_page(reduced_motion="reduce")
+    view = page.locator(VIEW)
+    view.get_by_role("group", name="Open block").get_by_role("radio", name="1").check()
+    view.get_by_role("group", name="Head").get_by_role("radio", name="3").check()
+    view.locator(".stage").focus()
+    page.keyboard.press("End")
+    at_step(page, N_STEPS)
+    enter(view.get_by_label("Your own text"), STORY.replace("Mia", "Carlos").strip())
+    at_step(page, 1)
+    expect(view.locator(".list")).to_contain_text("Block 1, head 3: softmax")
+
+
 def test_where_less_motion_is_asked_for_each_step_is_a_still(open_page, found):
     page = open_page(reduced_motion="reduce")
     step_through(page, found)

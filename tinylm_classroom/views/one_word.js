@@ -738,7 +738,7 @@ function player(el, model) {
     whole = steps.at(-1).from + steps.at(-1).seconds;
     stage.open(s, steps, state.block, state.head);
     state.said = -1;
-    time.max = whole - .001;
+    time.max = whole; // a little above the last moment: a form with a value above its maximum cannot be sent
     ticks.replaceChildren(time, ...steps.slice(1).map(({ from }) => make("s", { style: `left: calc(8px + (100% - 16px) * ${from / whole})` })));
     list.replaceChildren(...steps.flatMap((step) => [make("button", { type: "button", onclick: () => { state.isPoster = false; seek(endOf(step)); run(false); } }, `${step.i + 1} ${step.name}`), make("span", {}, ...prose(step.say))]));
     const range = (n) => Array.from({ length: n }, (_, i) => [i, String(i)]), { L, H } = s.sizes;
@@ -761,8 +761,8 @@ function player(el, model) {
     if (data().text === state.text) return;
     const isFirst = state.text === null;
     s = read(data());
-    [state.block, state.head, state.text] = [...s.open, s.text];
-    if (isFirst) field.value = s.text.trimStart();
+    state.text = s.text;
+    if (isFirst) [state.block, state.head, field.value] = [...s.open, s.text.trimStart()]; // another text is compared at the same head
     build();
     state.isPoster = isFirst;
     seek(isFirst ? poster() : 0);
