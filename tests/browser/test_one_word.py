@@ -135,6 +135,36 @@ def test_a_text_typed_at_the_end_of_the_film_is_read_at_the_same_head(open_page)
     expect(view.locator(".list")).to_contain_text("Block 1, head 3: softmax")
 
 
+def test_the_race_keeps_each_reading_in_its_place(open_page, found):
+    page = open_page()
+    page.evaluate("""() => {
+        const draw = CanvasRenderingContext2D.prototype.fillText;
+        window.drawn = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+            if (text.endsWith(" %")) window.drawn.push(text);
+            draw.call(this, text, ...where);
+        };
+    }""")
+
+    def readings(share: float) -> list[str]:
+        return page.locator(VIEW).evaluate(
+            """(view, share) => {
+                const { steps, seek } = view.parentElement.film, race = steps().find(({ kind }) => kind === "race");
+                window.drawn = [];
+                seek(race.from + share * race.seconds);
+                return window.drawn;
+            }""",
+            share,
+        )
+
+    at_the_end = readings(0.99)
+    n_words = len(at_the_end) // len(found["lens"])
+    for n, lens in enumerate(found["lens"]):
+        assert f"{100 * lens.max():.0f} %" in at_the_end[n * n_words : (n + 1) * n_words]
+    for share in (0.2, 0.4, 0.6):
+        assert (seen := readings(share)) == at_the_end[: len(seen)] and 0 < len(seen) < len(at_the_end)
+
+
 def test_where_less_motion_is_asked_for_each_step_is_a_still(open_page, found):
     page = open_page(reduced_motion="reduce")
     step_through(page, found)
