@@ -11,11 +11,14 @@
 # Before the class: if you have kept your own parts, run section 2, so that the card there is yours.
 
 # %% [markdown] tags=["note"]
-# **Say.** You have all the parts. Here they work on one sentence, from its letters to a word. Each → plays one of 16 steps; with little time jump to the next slide (G, 3, Enter). Stop at the heads of block 2: until then the machine would have said *He*.
+# **Say.** You have all the parts. Here they work on one sentence, from its letters to a word. Each → plays one of 16 steps; with little time jump to the next slide (G, 3, Enter). Stop at the heads of block 2: since block 0 the machine would have said *He*.
 #
 # **Ask.** Before the heads of block 2: "Which word does the full stop have to look at, so that the answer is right?"
 #
 # **Usual answers.**
+# - *At step 6, the percentages differ* (from the room): Is it another word, or the same word with another number?
+# - *At the softmax of block 2, it looks at another name* (from the room): Has anything been added to the stream there?
+# - *At step 13, the heads of block 2* (from the room, right): It reads *She* for Mia and *He* for Carlos. Which word have the heads looked at?
 # - *All parts are still there, so it must be better than nothing* (`reversed`): What did the last block read in training? What does it read now?
 # - *A sum does not depend on the order* (`they are equal`): The order of the terms does not matter. But what a block adds depends on what it reads.
 # - *The rows are added up to probabilities* (`shares`): Logits are wanted. Softmax comes later, in the loss and in the sampler.
@@ -40,7 +43,7 @@ shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 
 # %% [markdown]
-# **Your task:** play the film. Then type *Carlos* instead of *Mia*. At which step do the two films differ for the first time in what is read?
+# **Your task:** play the film. Then type *Carlos* instead of *Mia*. At which step do the two films read another *word* for the first time?
 
 # %% tags=["signature"] deck="One word through the machine: He, until block 2 looks at Mia"
 one_word(model, tokenizer, "\nOne dark evening, calm Mia ran to Foxhollow.")
@@ -48,7 +51,7 @@ one_word(model, tokenizer, "\nOne dark evening, calm Mia ran to Foxhollow.")
 # %% [markdown]
 # The **embedding** turns each id into a vector of the residual **stream** (lesson 09). Each **block** reads the stream twice through a norm, and adds to it twice, with attention and with its feed-forward. The **final norm** brings the vectors to one size, and the **head** (also *LM head*) gives every token of the vocabulary a score, its **logit**.
 #
-# If the head reads the stream too early, it says *He* for both names. Only the attention of the last block makes *She* of it for Mia. Section 4 finds out why. First, the whole forward pass in code is a loop:
+# Read after block 0 or 1, the stream says *He* for both names. For Mia the attention of the last block puts *She* just ahead of *He*, and its feed-forward makes it sure. Section 4 finds out why. First, the whole forward pass in code is a loop:
 
 
 # %% deck="A language model is a loop"

@@ -42,7 +42,7 @@ def step_through(page: Page, found: dict[str, torch.Tensor]) -> None:
     """Steps through the film by keys and by mouse, opens blocks and heads, and compares what is said with the model."""
     view = page.locator(VIEW)
     expect(view.locator(".name")).to_contain_text("15 of 23 · The whole machine")
-    expect(says(page)).to_contain_text("the answer changed from Often to He to She.")
+    expect(says(page)).to_contain_text("it changed from “Often” to “He” to “She”.")
     stage = view.locator(".stage")
     stage.focus()
     page.keyboard.press("Home")
@@ -70,7 +70,10 @@ def step_through(page: Page, found: dict[str, torch.Tensor]) -> None:
     view.locator("summary").click()
     expect(view.locator(".list button")).to_have_count(N_STEPS)
     view.get_by_role("button", name=re.compile("The race")).click()
-    expect(says(page)).to_contain_text("He led until the attention of block 2 put She first.")
+    expect(says(page)).to_contain_text(
+        "First “Often” led, then “He”, until the attention of block 2 put “She” first, with 54 %; "
+        "at the top it has 100 %."
+    )
     view.locator("summary").click()
 
 
@@ -117,6 +120,49 @@ def test_an_exported_page_is_alive_from_disk(open_page, found, scheme):
     step_through(page, found)
     play(page)
     assert findings(page, VIEW) == []
+
+
+def test_a_text_typed_at_the_end_of_the_film_is_read_at_the_same_head(open_page):
+    page = open_page(reduced_motion="reduce")
+    view = page.locator(VIEW)
+    view.get_by_role("group", name="Open block").get_by_role("radio", name="1").check()
+    view.get_by_role("group", name="Head").get_by_role("radio", name="3").check()
+    view.locator(".stage").focus()
+    page.keyboard.press("End")
+    at_step(page, N_STEPS)
+    enter(view.get_by_label("Your own text"), STORY.replace("Mia", "Carlos").strip())
+    at_step(page, 1)
+    expect(view.locator(".list")).to_contain_text("Block 1, head 3: softmax")
+
+
+def test_the_race_keeps_each_reading_in_its_place(open_page, found):
+    page = open_page()
+    page.evaluate("""() => {
+        const draw = CanvasRenderingContext2D.prototype.fillText;
+        window.drawn = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+            if (text.endsWith(" %")) window.drawn.push(text);
+            draw.call(this, text, ...where);
+        };
+    }""")
+
+    def readings(share: float) -> list[str]:
+        return page.locator(VIEW).evaluate(
+            """(view, share) => {
+                const { steps, seek } = view.parentElement.film, race = steps().find(({ kind }) => kind === "race");
+                window.drawn = [];
+                seek(race.from + share * race.seconds);
+                return window.drawn;
+            }""",
+            share,
+        )
+
+    at_the_end = readings(0.99)
+    n_words = len(at_the_end) // len(found["lens"])
+    for n, lens in enumerate(found["lens"]):
+        assert f"{100 * lens.max():.0f} %" in at_the_end[n * n_words : (n + 1) * n_words]
+    for share in (0.2, 0.4, 0.6):
+        assert (seen := readings(share)) == at_the_end[: len(seen)] and 0 < len(seen) < len(at_the_end)
 
 
 def test_where_less_motion_is_asked_for_each_step_is_a_still(open_page, found):

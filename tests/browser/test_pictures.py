@@ -39,9 +39,9 @@ def test_the_film_shows_what_the_readme_says(chromium: Browser, tmp_path: Path) 
         for step in stops:
             view.page.evaluate(pictures.SEEK, [step, 0.9999])
             told.append(view.locator(".say").inner_text())
-    assert any("Mia gets 94 %" in text for text in told) and "gives *Mia* 94 % of its weight" in README
-    assert any("Read now, it says He, 92 %" in text for text in told) and "would be *He*" in README
-    assert any("She gets 100 %" in text for text in told) and "its exact probability is 100 %" in told[-1]
+    assert any("“Mia” gets 94 %" in text for text in told) and "gives *Mia* 94 % of its weight" in README
+    assert any("Read now, it says “He”, 92 %" in text for text in told) and "would be *He*" in README
+    assert any("“She” gets 100 %" in text for text in told) and "its exact probability is 100 %" in told[-1]
 
 
 @pytest.mark.parametrize("name", re.findall(r"\.github/views/[\w.-]+", README))

@@ -3,7 +3,7 @@
 const LOOK = `
 .tinylm-view.one_word { --stage: clamp(330px, 40cqw, 412px); padding-block: 14px 16px;
   .say { margin: 0 0 4px; min-height: 2.7em; max-width: 62em; text-wrap: balance } .say b { color: var(--ink) } .say em { font-style: normal; font-weight: 700; color: var(--focus); transition: opacity .2s }
-  .say.early em { opacity: 0 } .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
+  &:fullscreen .say { padding-right: 92px } .say.early em { opacity: 0 } .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
   .stage { position: relative; height: var(--stage); border-radius: 8px; touch-action: pan-y } .stage:focus-visible { outline: 3px solid var(--focus); outline-offset: 3px }
   canvas { position: absolute; inset: 0; width: 100%; height: 100%; color: var(--ink); transition: color .01s; print-color-adjust: exact; forced-color-adjust: none }
   .time { position: relative; height: 30px; margin: 4px 0 } .time input { position: relative; z-index: 1; width: 100%; height: 22px; margin: 0; accent-color: var(--accent); cursor: pointer } .time s { position: absolute; bottom: 0; width: 2px; height: 6px; background: var(--quiet); opacity: .6 }
@@ -28,7 +28,8 @@ const ease = (p) => clamp(p) ** 2 * (3 - 2 * clamp(p)), part = (p, from, to) => 
 const largest = (values) => values.reduce((best, x, at) => (x > values[best] ? at : best), 0), total = (values) => values.reduce((a, b) => a + b, 0);
 const percent = (p) => (p > 0 && p < .0005 ? "<0.1 %" : (p > .0995 && p < .9905) || p > .9995 ? `${Math.round(100 * p)} %` : `${fixed(100 * p, 1)} %`);
 const SIGNS = { ".": "the full stop", ",": "the comma", "↵": "the line end" };
-const plain = (token) => SIGNS[token] ?? (/[\p{L}\p{N}]/u.test(token) ? token : `“${token}”`), strong = (token) => `**${plain(token)}**`;
+const quoted = (token) => SIGNS[token] ?? `“${token}”`, strong = (token) => `**${quoted(token)}**`; // in a sentence
+const plain = (token) => (/[\p{L}\p{N}↵]/u.test(token) ? token : `“${token}”`); // in the picture
 
 /** The data of a text, with rows of numbers instead of the packed ones. */
 function read(data) {
@@ -60,14 +61,14 @@ const placesOf = (L) => ["the embedding", ...Array.from({ length: L }, (_, k) =>
 
 /** All steps with an open block and a head: what each is called, what it says, how long it takes, and the heights of the parts. */
 function storyboard(s, open, head) {
-  const { sizes: { V, C, H, D, F, L, parameters }, tokens, has, T, best, draws } = s, last = plain(tokens[s.last]), all = [];
-  const reads = (place) => `*${plain(best[place][0])}, ${percent(best[place][1])}*`, weights = s.weights(open, head), star = largest(weights), it = star === s.last ? "itself" : strong(tokens[star]);
+  const { sizes: { V, C, H, D, F, L, parameters }, tokens, has, T, best, draws } = s, last = quoted(tokens[s.last]), all = [];
+  const reads = (place) => `*${quoted(best[place][0])}, ${percent(best[place][1])}*`, weights = s.weights(open, head), star = largest(weights), key = strong(tokens[star]);
   const add = (kind, seconds, name, say, more) => all.push({ kind, seconds, name, say, ...more });
   const also = has.includes("position") ? " The vector of its position is added." : "";
   add("text", 3, "The text", `A model of ${parameters.toLocaleString("en-US")} parameters reads this text. **Which word comes next?**`);
   add("tokens", 3, "Tokens", `The text is cut into **${T} tokens**, words and punctuation marks, and each gets a column.`);
   add("ids", 3.5, "Ids", `Each token has an **id**, its number in the vocabulary of ${V.toLocaleString("en-US")} tokens.`);
-  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, with which the stream of the column begins.${also}`);
+  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, with which the stream of the column begins.${also} At any height it can be **read early**: which word would come next?`);
   for (let k = 0; k < L; k++) {
     const block = `Block ${k}`;
     if (k !== open) {
@@ -78,21 +79,22 @@ function storyboard(s, open, head) {
     if (s.normed_first) add("norm", 4.5, `${block}: norm`, `A **norm** brings a copy of every column to about one length, here ${few(Math.min(...lengths))} to ${few(Math.max(...lengths))}.`, { k });
     add("qkv", 5, `${mine}: query, keys, values`, `Head ${head} makes a **key** and a **value** from every column, and a **query** from the last one, ${last}.`, { k });
     if (s.speeds.length) add("rotate", 4.5, `${mine}: rotation`, "Query and keys are **rotated** by an angle that grows with the position, so that a head can tell near from far.", { k });
-    add("scores", 5, `${mine}: scores q · k ÷ √D`, `The query is multiplied with every key. ${it === "itself" ? `**${last}**` : it} fits best, with a **score** of ${fixed(s.scores(k, head)[star], 1)}.`, { k });
-    add("weights", 5, `${mine}: softmax`, `Softmax turns the scores into **attention weights** that add up to 100 %: ${it} gets **${percent(weights[star])}**.`, { k });
-    add("fetch", 5, `${mine}: weighted values`, `So ${last} fetches ${percent(weights[star])} of the value of ${it}, and a little of the others.`, { k });
-    add("heads", 6, `${block}: ${H} heads together`, `${H === 1 ? "What the head has" : `All ${H} heads have done this at once. What they have`} fetched is added to the stream: read now, it says ${reads(2 * k + 1)}.`, { k });
+    add("scores", 5, `${mine}: scores q · k ÷ √D`, `The query is compared with every key, by a dot product. The key of ${key} fits best, with a **score** of ${fixed(s.scores(k, head)[star], 1)}.`, { k });
+    add("weights", 5, `${mine}: softmax`, `Softmax turns the scores into **attention weights** that add up to 100 %: ${key} gets **${percent(weights[star])}**.`, { k });
+    add("fetch", 5, `${mine}: weighted values`, `So ${last} fetches ${percent(weights[star])} of the value of ${star === s.last ? "itself" : key}, and a little of the others.`, { k });
+    add("heads", 6, `${block}: ${H} heads together`, `${H === 1 ? "" : `All ${H} heads have done this at once. `}The **output matrix** maps what ${H === 1 ? "it has" : "they have"} fetched, and that is added to the stream: read now, it says ${reads(2 * k + 1)}.`, { k });
     add("ffn", 6, `${block}: feed-forward`, `The **feed-forward** works on each column alone: ${C} numbers become ${F}, then ${C} again, and are added. Read now: ${reads(2 * k + 2)}.`, { k });
   }
-  const said = best.map(([word]) => word).filter((word, at, words) => word !== words[at - 1]).map((word) => `*${plain(word)}*`);
-  const now = said.length > 1 ? `the answer changed from ${said.join(" to ")}` : `the answer was ${said[0]} all the way`, [top, p] = best.at(-1);
-  add("tower", 6, "The whole machine", `From the embedding to the top only the stream of ${last} is read, and ${now}.`);
-  add("logits", 5, "Final norm and head", `The head multiplies the last column with a row for each of ${V.toLocaleString("en-US")} tokens. Each gets a score, its **logit**: *${plain(top)} ${fixed(s.bars.largest, 1)}*.`);
-  add("softmax", 4.5, "Softmax", `Softmax turns the logits into **probabilities** that add up to 100 %: *${plain(top)} gets ${percent(p)}*.`);
-  const turn = best.findLastIndex(([word]) => word !== top), gained = placesOf(L)[turn + 1];
-  add("race", 8, "The race, read at every depth", turn < 0 ? `*${plain(top)}* led from the embedding to the top.` : `**${plain(best[turn][0])}** led until ${gained} put *${plain(top)}* first.`);
+  const said = best.map(([word]) => word).filter((word, at, words) => word !== words[at - 1]).map((word) => `*${quoted(word)}*`);
+  const now = said.length > 1 ? `On the way up it changed from ${said.join(" to ")}` : `It was ${said[0]} at every height`, [top, p] = best.at(-1);
+  add("tower", 6, "The whole machine", `The answer is read from the last column; attention has brought the rest there. ${now}.`);
+  add("logits", 5, has.includes("final_norm") ? "Final norm and LM head" : "LM head", `${has.includes("final_norm") ? "After the **final norm** the" : "The"} **LM head** multiplies the last column with a row for each of ${V.toLocaleString("en-US")} tokens. Each gets a score, its **logit**: *${quoted(top)} ${fixed(s.bars.largest, 1)}*.`);
+  add("softmax", 4.5, "Softmax", `Softmax turns the logits into **probabilities** that add up to 100 %: *${quoted(top)} gets ${percent(p)}*.`);
+  const turn = best.findLastIndex(([word]) => word !== top) + 1, ahead = said.slice(0, -1).map((word) => `*${word}*`);
+  const won = turn < 2 * L ? `, with ${percent(best[turn][1])}; at the top it has ${percent(p)}` : "";
+  add("race", 9, "The race, read at every depth", turn ? `First ${[`${ahead[0]} led`, ...ahead.slice(1)].join(", then ")}, until ${placesOf(L)[turn]} put ${said.at(-1)} first${won}.` : `${said[0]} led from the embedding to the top.`);
   draws.forEach(({ u, at, top: words, fits }, n) => {
-    const [word, , exact] = words[at], falls = `falls on *${plain(word)}*`, many = fits === 1 ? "Only one word fits here" : fits ? `${fits} words can come here` : "The next word";
+    const [word, , exact] = words[at], falls = `falls on *${quoted(word)}*`, many = fits === 1 ? "Only one word fits here" : fits ? `${fits} words can come here` : "The next word";
     if (n) add("draw", 3.6, "And again, with the new word", `${many}: the number ${fixed(u, 2)} ${falls}.`, { n });
     else add("draw", 5, "The draw", `A random number between 0 and 1, **${fixed(u, 2)}**, ${falls}${exact === null ? "" : `; its exact probability is ${percent(exact)}`}.`, { n });
   });
@@ -242,7 +244,7 @@ function along(low, high, p) {
 /** Draws a text's steps on a canvas. `show(time)` draws a moment and returns its step; `hit(y)` is the block there. */
 function stageOn(canvas) {
   const pen = new Pen(canvas);
-  let s, steps, names, open, head, size, W, H, scale, columns, bands = [];
+  let s, steps, open, head, size, W, H, scale, columns, bands = [];
 
   /** Where the columns are: each as wide as its word, the next word wider. */
   function place() {
@@ -301,7 +303,7 @@ function stageOn(canvas) {
     const shaped = `T=${s.T} C=${C}`;
 
     // blocks: a band of attention and one of the feed-forward
-    const depth = is("race") ? Math.round(clamp((p - .06) / .8) * 2 * L) : -1;
+    const depth = is("race") && p < .9 ? Math.ceil(clamp((p - .06) / .8) * (2 * L + 1)) - 1 : -1;
     for (let k = 0; k < L; k++) {
       const a = at[`a${k}`], f = at[`f${k}`], isNow = now.k === k, high = Math.max(a.h, f.h), w = end - size.rail - 4;
       for (const [b, color, place] of [[a, ink.attention, 2 * k + 1], [f, ink.ffn, 2 * k + 2]]) {
@@ -361,10 +363,10 @@ function stageOn(canvas) {
       if (name === top || !isPoster) label("stream", b.mid, ink.stream, shaped, fits * there * (b.h > 34 ? 1 : 0));
       if (is("logits", "softmax")) return;
       const [word, prob] = s.best[place], seen = fits * part(there, .5, 1) * (place || !is("closed", "norm", "qkv") || now.i > 4 ? 1 : part(p, .06, .2));
-      const says = plain(word), big = pen.fitted(says, isPoster ? size.label : size.big, size.slot - 20), two = b.h > 44;
+      const says = plain(word), big = pen.fitted(says, isPoster ? size.label : size.big, size.slot - 20), two = b.h > 44, apart = Math.max(big, size.number) * .5;
       if (isSmall || two) {
-        pen.text(says, slotX + 6, b.mid - big * .42, big, { color: ink.focus, bold: true, alpha: seen });
-        pen.text(percent(prob), slotX + 6, b.mid + big * .5, size.number, { color: ink.quiet, alpha: seen });
+        pen.text(says, slotX + 6, b.mid - apart * .9, big, { color: ink.focus, bold: true, alpha: seen });
+        pen.text(percent(prob), slotX + 6, b.mid + apart, size.number, { color: ink.quiet, alpha: seen });
       } else {
         const lines = s.best.map(([each, q]) => `${plain(each)} ${percent(q)}`), type = Math.min(...lines.map((line) => pen.fitted(line, size.label, size.slot - 10)));
         pen.text(lines[place], slotX + 6, b.mid, Math.max(14, type), { color: ink.focus, bold: true, alpha: seen });
@@ -379,7 +381,7 @@ function stageOn(canvas) {
     }
 
     const g = {
-      now, p, is, seconds, at, X, wide, LX, TW, TH, cell, rows, across, end, slotX, textY, floor, label, shaped, isSmall, isUpright, base, reached, n, depth, left: size.rail, foot,
+      now, p, is, seconds, at, X, wide, LX, TW, TH, cell, rows, across, end, slotX, textY, floor, label, shaped, isSmall, isUpright, base, reached, n, left: size.rail, foot,
     };
     const scene = SCENES[now.kind], gone = before && SCENES[before.kind], changes = gone && (gone !== scene || is("draw"));
     if (changes && seconds < .25) {
@@ -404,10 +406,10 @@ function stageOn(canvas) {
       const high = (x) => Math.min(1, x / most) * (low - b.top - 34);
       s.normed(k).forEach((x, j) => {
         pen.tile(x, X(j), lerp(at[`lv${k}`].mid, yt, rise), TW, TH, seen * clamp(3 * rise));
-        const length = lerp(lengths[j], after[j], shrink), tall = high(length) * part(p, .3, .5), wide = TW * .5, isLast = j === s.last;
+        const length = lerp(lengths[j], after[j], shrink), tall = high(length) * part(p, .3, .5), wide = TW * .96, isLast = j === s.last;
         pen.box(X(j) - wide / 2, low - high(lengths[j]), wide, high(lengths[j]), 4, { stroke: ink.quiet, alpha: .8 * part(p, .56, .66), dash: [4, 4] });
         pen.box(X(j) - wide / 2, low - tall, wide, tall, 4, { fill: ink.stream, alpha: seen * part(p, .3, .4) * (isLast ? 1 : .55) });
-        pen.text(fixed(length, length > 99 || isSmall ? 0 : 1), X(j), low - tall - 16, pen.fitted("00.0", size.number, base - 4, {}), { bold: isLast, halo: true, alpha: part(p, .36, .5) });
+        pen.text(fixed(length, length > 99 || isSmall ? 0 : 1), X(j), low - tall - 16, pen.fitted("00.0", size.number, wide - 4, { bold: true }), { bold: isLast, halo: true, alpha: part(p, .36, .5) });
       });
       label("normed copy", yt, ink.stream, shaped, seen * rise);
       label("its length", (low + b.top) / 2, ink.quiet, `T=${s.T}`, seen * part(p, .36, .5));
@@ -480,7 +482,7 @@ function stageOn(canvas) {
 
   /** All heads side by side; what they fetched is joined, mapped and added to the stream. */
   function together({ k, p, b, yq, hd, wd, X, LX, TW, TH, at, left, end, isSmall, label, heads, C, D }) {
-    const { ink } = pen, apart = part(p, .06, .26), join = part(p, .5, .64), rise = part(p, .7, .9), ym = b.bottom - b.h * .6, grow = Math.min(1.5, (end - left) / heads / wd * .6), out = 1 - .25 * part(p, .5, .6), to = at[`m${k}`].mid;
+    const { ink } = pen, apart = part(p, .06, .26), join = part(p, .5, .64), rise = part(p, .7, .9), ym = b.bottom - b.h * .6, grow = Math.min(1.5, (end - left) / heads / wd * .6), out = 1 - .25 * (part(p, .5, .6) - part(p, .9, 1)), to = at[`m${k}`].mid;
     for (let h = 0; h < heads; h++) {
       const home = left + (end - left) * (h + .5) / heads, x = lerp(LX, home, apart), y = lerp(yq, ym, apart), w = s.weights(k, h), star = largest(w), isIt = h === head, room = (end - left) / heads - 8, found = `${s.tokens[star]} ${percent(w[star])}`;
       w.forEach((weight, j) => { if (weight > .04) pen.thread([X(j), b.bottom - 6], [home, ym + hd * grow / 2 + (isSmall ? 24 : 36)], 1 + 11 * weight, ink.attention, apart * out * (isIt ? .9 : .4), part(p, .16, .42)); });
@@ -501,7 +503,7 @@ function stageOn(canvas) {
     const full = Math.min(1, (b.h - 16) / rows(gated[0]), TW * 1.12 / across(gated[0])), start = part(p, 0, .16);
     for (let j = 0; j < s.T; j++) {
       pen.tile(s.stream(2 * k + 1)[j], X(j), lerp(from, b.mid, start), TW, TH, part(p, 0, .05) * (1 - grow));
-      pen.tile(gated[j], X(j), b.mid, lerp(TW, across(gated[j]) * full, grow), lerp(TH, rows(gated[j]) * full, grow), grow * (1 - .3 * back), j === s.last ? ink.ffn : undefined);
+      pen.tile(gated[j], X(j), b.mid, lerp(TW, across(gated[j]) * full, grow), lerp(TH, rows(gated[j]) * full, grow), grow * (1 - .3 * (back - part(rise, .8, 1))), j === s.last ? ink.ffn : undefined);
       pen.tile(s.added(2 * k + 2, j), X(j), lerp(b.mid, to, rise), TW, TH, back * (1 - part(rise, .8, 1)), j === s.last ? ink.ffn : undefined);
       pen.text("+", X(j) - TW / 2 - 8, lerp(b.mid, to, rise), j === s.last ? 30 : 20, { color: ink.stream, bold: true, alpha: back * (1 - part(rise, .8, 1)) });
     }
@@ -557,21 +559,31 @@ function stageOn(canvas) {
   }
   const chart = ({ left, isSmall }) => ({ left: left + (isSmall ? 96 : 150), right: W - (isSmall ? 78 : 118) });
 
-  function race({ p, at, left, isSmall, depth }) {
-    const { ink } = pen, b = at.head, { words: racers, probs } = s.race, n = probs.length, run = clamp((p - .06) / .8) * (n - 1), i = Math.min(n - 2, Math.floor(run)), go = ease((run - i) * 1.5), ranks = s.cached("ranks", () => ranked(probs)), top = isSmall ? 36 : 46, h = Math.min(64, (b.h - top - 8) / racers.length), end = chart({ left, isSmall });
-    const title = `read after ${names[clamp(depth, 0, n - 1)]}`;
-    pen.text(title, end.left, b.top + 22, pen.fitted(title, size.big - 3, end.right - end.left), { align: "left", bold: true });
-    racers.forEach((word, r) => {
-      const v = lerp(probs[i][r], probs[i + 1][r], go), y = b.top + top + h * (lerp(ranks[i][r], ranks[i + 1][r], go) + .5), isTop = v === Math.max(...racers.map((_, other) => lerp(probs[i][other], probs[i + 1][other], go)));
-      const exact = run >= n - 1.001 && s.draws[0].top.find(([name]) => name === word);
-      row(word, v, exact ? exact[2] : null, { y, h, ...end, color: isTop ? ink.focus : ink.table, isIt: isTop });
+  /** A table: a word in each row, a column for each depth at which the stream is read; the columns come one after the other. */
+  function race({ p, at, left, isSmall }) {
+    const { ink } = pen, b = at.head, { words: racers, probs } = s.race, n = probs.length, x0 = left + (isSmall ? 66 : 4), w = (W - 8 - x0) / n, top = b.top + (isSmall ? 96 : 62), h = Math.min(60, (b.bottom - top - 10) / racers.length), come = clamp((p - .06) / .8) * n;
+    probs.forEach((row, place) => {
+      const seen = ease(come - place), x = x0 + w * (place + .5), most = Math.max(...row), color = place ? (place % 2 ? ink.attention : ink.ffn) : ink.table, kind = place ? (place % 2 ? "attention" : "feed-forward") : "embedding", block = (place - 1) >> 1, type = pen.fitted("feed-forward", size.number, w - 8);
+      if (isSmall || w < 70) pen.text(place ? `${kind} ${block}` : kind, x, (b.top + top) / 2, pen.fitted("feed-forward 0", 17, top - b.top - 8), { color, bold: true, turn: -Math.PI / 2, alpha: seen });
+      else {
+        pen.text(kind, x, b.top + (place ? 18 : 30), type, { color, bold: true, alpha: seen });
+        if (place) pen.text(`block ${block}`, x, b.top + 43, type, { color: ink.quiet, alpha: seen });
+      }
+      row.forEach((prob, r) => {
+        const y = top + h * (r + .5), isTop = prob === most, many = !isSmall ? percent(prob) : prob < .005 ? "·" : `${Math.round(100 * prob)} %`, type = Math.min(h * .48, pen.fitted(isSmall ? "100 %" : "<0.1 %", size.number + 3, w - 4, { bold: isSmall }));
+        pen.text(many, x, y - h * .12, type, { bold: isTop, color: isTop ? ink.focus : prob < SEEN ? ink.quiet : ink.ink, alpha: seen });
+        pen.box(x - w / 2 + 4, y + h * .22, w - 8, h * .16, 3, { fill: ink.soft });
+        pen.box(x - w / 2 + 4, y + h * .22, Math.max(2, (w - 8) * prob * seen), h * .16, 3, { fill: isTop ? ink.focus : ink.table, alpha: seen });
+      });
     });
+    racers.forEach((word, r) => pen.text(plain(word), x0 - 12, top + h * (r + .46), pen.fitted(plain(word), Math.min(size.big - 2, h * .6), x0 - 16), { align: "right", bold: true }));
+    if (!isSmall) pen.text("read after", x0 - 12, b.top + 30, size.label, { align: "right", color: ink.quiet });
   }
 
   function drawing({ now, p, at, left, isSmall, isUpright, slotX, textY, isOver }) {
     const { ink } = pen, b = at.head, { u, at: it, top, before, fits } = s.draws[now.n], end = chart({ left, isSmall }), w = end.right - end.left, isFirst = now.n === 0;
     const grow = isFirst ? 1 : part(p, .16, .42), lay = isFirst ? part(p, .08, .3) : part(p, .3, .48), fall = isFirst ? part(p, .36, .56) : part(p, .5, .66), isIt = fall > .95;
-    const few = it < 4 ? top.slice(0, 4) : [...top.slice(0, 3), top[it]], headroom = isSmall ? 84 : 102, h = Math.min(54, (b.h - headroom - 20) / 4), y0 = b.top + 40;
+    const few = it < 4 ? top.slice(0, 4) : [...top.slice(0, 3), top[it]], headroom = isSmall ? 84 : 102, h = Math.min(54, (b.h - headroom - 30) / 4), y0 = b.top + 40;
     // all of them laid end to end, and the number that falls on one
     top.reduce((sum, [word, q], rank) => {
       const from = rank === it ? before : sum, isHit = isIt && rank === it, room = w * q;
@@ -600,7 +612,7 @@ function stageOn(canvas) {
     const run = flow(tokens.slice(0, is("end") ? tokens.length : s.T), big, isSmall ? W - 40 : W * .84), rx = (W - run.wide) / 2, ry = H * .42 - (run.lines - 1) * big * .75;
     const last = s.last + n, { k } = now, middle = H * .5, rowY = is("tokens", "ids") ? middle : is("embed") ? lerp(middle, textY, part(p, 0, .14)) : is("end") ? lerp(textY, middle, split) : textY;
     tokens.forEach((token, j) => {
-      const flows = j < run.length, x = flows ? lerp(rx + run[j][0], X(j), split) : X(j), y = flows ? lerp(ry + run[j][1] * big * 1.5, rowY, split) : rowY, own = isUpright ? columns.word : pen.fitted(token, columns.word, wide(j) - 10), isLast = j === last && !is("end"), isNew = j >= s.T;
+      const flows = j < run.length, x = flows ? lerp(rx + run[j][0], X(j), split) : X(j), y = flows ? lerp(ry + run[j][1] * big * 1.5, rowY, split) : rowY, own = pen.fitted(token, columns.word, isUpright ? foot - 14 : wide(j) - 10), isLast = j === last && !is("end"), isNew = j >= s.T;
       if (split === 1 && X(j) - wide(j) / 2 < left - 4) return;
       const looked = is("weights", "fetch") && !isNew ? s.weights(k, head)[j] * (is("weights") ? part(p, .3, .7) : 1) : 0, edge = split > .5 ? split * (is("tokens") ? part(p, .5, .75) : 1) : 0;
       const w = wide(j) - (isUpright ? 3 : 6), h = foot - (isUpright ? 6 : 4);
@@ -615,7 +627,7 @@ function stageOn(canvas) {
     });
     if (!isSmall && split === 1 && !is("text", "end")) {
       label(is("tokens", "ids") ? "tokens" : "text", rowY, ink.quiet, is("tokens", "ids") ? `T=${s.T}` : "", is("tokens") ? part(p, .75, .9) : 1);
-      label("ids", is("ids") ? middle - foot * 1.6 : textY - foot / 2 - 14, ink.table, is("ids") ? `T=${s.T}` : "", is("ids") ? part(p, .1, .3) : is("embed") ? part(p, .1, .2) : 0);
+      label("ids", is("ids") ? middle - foot * (isUpright ? .8 : 1.6) : textY - foot / 2 - 14, ink.table, is("ids") ? `T=${s.T}` : "", is("ids") ? part(p, .1, .3) : is("embed") ? part(p, .1, .2) : 0);
     }
     if (is("end")) return;
     const x = lerp(rx + run.end[0] + 44, slotX, split), y = lerp(ry + run.end[1] * big * 1.5, rowY, split), w = lerp(64, size.slot - 8, split), h = lerp(big * 1.25, foot - 4, split);
@@ -645,7 +657,6 @@ function stageOn(canvas) {
     hit: (y) => bands.find(({ top, bottom }) => y * devicePixelRatio >= (top - 3) * scale && y * devicePixelRatio <= (bottom + 3) * scale)?.k,
     open(data, film, block, at) {
       s = data; steps = film; [open, head] = [block, at];
-      names = placesOf(s.sizes.L);
       s.logits ??= s.bars.logits.digits ? unpacked(s.bars.logits, 1)[0][0] : s.bars.logits;
       if (size) columns = place();
     },
@@ -658,15 +669,6 @@ function stageOn(canvas) {
       columns = place();
     },
   };
-}
-
-/** The rank of each racer at each depth; equal ones keep their order. */
-function ranked(probs) {
-  let order = probs[0].map((_, r) => r);
-  return probs.map((row) => {
-    order = [...order].sort((a, b) => Math.round(200 * row[b]) - Math.round(200 * row[a]));
-    return row.map((_, r) => order.indexOf(r));
-  });
 }
 
 function player(el, model) {
@@ -738,7 +740,7 @@ function player(el, model) {
     whole = steps.at(-1).from + steps.at(-1).seconds;
     stage.open(s, steps, state.block, state.head);
     state.said = -1;
-    time.max = whole - .001;
+    time.max = whole; // above the last moment: with a value too large the form could not be sent
     ticks.replaceChildren(time, ...steps.slice(1).map(({ from }) => make("s", { style: `left: calc(8px + (100% - 16px) * ${from / whole})` })));
     list.replaceChildren(...steps.flatMap((step) => [make("button", { type: "button", onclick: () => { state.isPoster = false; seek(endOf(step)); run(false); } }, `${step.i + 1} ${step.name}`), make("span", {}, ...prose(step.say))]));
     const range = (n) => Array.from({ length: n }, (_, i) => [i, String(i)]), { L, H } = s.sizes;
@@ -761,8 +763,8 @@ function player(el, model) {
     if (data().text === state.text) return;
     const isFirst = state.text === null;
     s = read(data());
-    [state.block, state.head, state.text] = [...s.open, s.text];
-    if (isFirst) field.value = s.text.trimStart();
+    state.text = s.text;
+    if (isFirst) [state.block, state.head, field.value] = [...s.open, s.text.trimStart()]; // another text is compared at the same head
     build();
     state.isPoster = isFirst;
     seek(isFirst ? poster() : 0);
