@@ -510,7 +510,7 @@ for_each = {n: " ".join(text[36:100].split()[:9]) for n, text in texts.items()}
 show_text({f"after {n} steps": f"... {part} ..." for n, part in for_each.items()})
 # END
 
-# %% deck="Watch one learn in your browser"
+# %%
 from tinylm_classroom import watch_learning
 
 watch_learning()

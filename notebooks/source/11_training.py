@@ -662,7 +662,7 @@ predict(
 # %% tags=["source-hidden"] deck="Two of seven mistakes have a healthy training loss"
 figures.mistakes(recorded["mistakes"], levels, tokenizer.vocab_size)
 
-# %% deck="Task: break one, and read what it writes"
+# %%
 from tinylm_classroom import broken_run, watch_learning
 
 watch_learning()  # in your browser: break one yourself

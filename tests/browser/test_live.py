@@ -331,18 +331,17 @@ def test_changed_and_unchanged_reads_of_one_text_take_turns(place, open_live):
             assert worst(row, logits(right, read)[-1]) < CLOSE
 
 
-def test_the_weights_of_attention_and_the_steps_are_those_of_the_changed_model(open_live):
+def test_the_weights_of_attention_and_the_stream_are_those_of_the_changed_model(open_live):
     model = random_model(qk_norm=True)
     ids = random_ids(model, 9)
     changes = {"silence": [[1, 2]], "forbid": [[1, 4, 5, 1], [1, None, 8, 8], *([1, 0, 3, key] for key in range(4))],
         "write": [[1, 4, 5]]}  # fmt: skip
     seen = open_live(model).evaluate(
         """async ([ids, wants]) => {
-            const live = await tinylm.open(record), { attention: looks, steps } = await live.read(ids, wants);
-            const all = Object.entries({ ...steps, looks });
-            return Object.fromEntries(all.map(([name, rows]) => [name, plain(rows)]));
+            const live = await tinylm.open(record), { attention: looks, film } = await live.read(ids, wants);
+            return { looks: plain(looks), stream: plain(film.stream) };
         }""",
-        [ids, {"changes": changes, "attention": True, "steps": 1}],
+        [ids, {"changes": changes, "attention": True, "film": True}],
     )
     for head, query, keys in ((4, 5, [1]), (0, 8, [8]), (5, 8, [8]), (0, 3, [0, 1, 2, 3])):
         row = seen["looks"][1][head][query]
@@ -351,11 +350,11 @@ def test_the_weights_of_attention_and_the_steps_are_those_of_the_changed_model(o
     right = oracle(model)
     with intervene(right, **of_library(changes)):
         caught = capture(right, torch.tensor([ids]))
-    block = "blocks.1"
-    for name in ("attention", "ffn", "attention.o_proj", "ffn.down_proj"):
-        assert worst(seen[name.rpartition(".")[2]], caught.outputs[f"{block}.{name}"][0]) < CLOSE
-    assert worst(seen["merged"], caught.inputs[f"{block}.attention.o_proj"][0]) < CLOSE
-    assert worst(seen["ffn_added"], caught.outputs[block][0]) < CLOSE
+    stream = torch.tensor(seen["stream"], dtype=torch.float64)  # after the embedding, each attention, each feed-forward
+    for name, depth in (("attention", 3), ("ffn", 4)):
+        added = (stream[depth] - stream[depth - 1]).tolist()
+        assert worst(added, caught.outputs[f"blocks.1.{name}"][0]) < CLOSE
+    assert worst(seen["stream"][4], caught.outputs["blocks.1"][0]) < CLOSE
 
 
 WRONG_CHANGES = {

@@ -129,7 +129,9 @@ def test_every_row_is_listed_and_a_quick_run_leaves_the_long_ones_out(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(bench.ROWS)
     assert all(len(line.split()) > 4 for line in lines)
-    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation", "int8-pydoc"}
+    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {
+        "recipe", "recipe-loss", "ablation", "int8-pydoc", "learning",
+    }  # fmt: skip
     assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
     quick = Settings(quick=True)
     assert (quick.rounds(20), quick.rounds(5), Settings().rounds(5)) == (5, 3, 5)

@@ -1,7 +1,7 @@
 // A training run: the loss between known levels, learning rate, gradient norm and what the model writes.
 
 const LOOK = `
-.tinylm-view.training .writes { font-size: calc(var(--type-text) * 1.45); line-height: 1.3; min-height: 3.9em; margin: 0 0 8px; padding-left: 14px; border-left: 4px solid var(--series-1); color: var(--quiet); overflow-wrap: anywhere }
+.tinylm-view.training .writes { font-size: calc(var(--type-text) * 1.2); line-height: 1.3; min-height: 2.6em; margin: 0 0 8px; padding-left: 14px; border-left: 4px solid var(--series-1); color: var(--quiet); overflow-wrap: anywhere }
 .tinylm-view.training summary { margin: 4px 0 0; padding: 4px 0; width: max-content; cursor: pointer; color: var(--accent) }
 .tinylm-view.training .samples { margin: 8px 0 0; padding: 0; list-style: none }
 .tinylm-view.training .samples li { display: grid; grid-template-columns: 104px 1fr; gap: 12px; padding: 5px 10px; margin: 0; border-radius: 6px; color: var(--quiet);

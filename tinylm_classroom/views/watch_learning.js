@@ -106,7 +106,7 @@ function lossChart() {
 
 /** The attention of one head, a row for each word. Returns its element and show(words, weights). */
 function attentionMap() {
-  const picture = draw("svg", { role: "img" }), holder = make("div", { class: "map" }, picture);
+  const picture = draw("svg", { role: "img", "aria-label": "What one head looks at, a row for each word" }), holder = make("div", { class: "map" }, picture);
   let cells = [], known = "";
   function lay(words) {
     const n = words.length, size = NAMES + n * CELL;

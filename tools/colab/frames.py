@@ -80,6 +80,7 @@ ACTIONS: dict[str, tuple[Callable[[FrameLocator], None], bool]] = {
     "sampling": (press("Write one token"), True),
     "token": (own_text, True),
     "watch": (press("One word"), False),
+    "watch_learning": (press("One update"), False),
     "what_if": (own_text, True),
 }
 

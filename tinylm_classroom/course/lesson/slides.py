@@ -9,6 +9,7 @@ from nbformat import NotebookNode
 
 from ...views.base import MIME
 
+ELSEWHERE = ("predict", "watch_learning")  # learning has a page of its own, to be shown from there
 SLIDES = (15, 30)  # of a lesson; steps count as the slide that they begin with
 
 
@@ -52,7 +53,7 @@ def deck_problems(notebook: NotebookNode) -> Iterator[str]:
         if title_of(cell) and re.search(r"^ *assert\b", _shown(cell), re.M):
             yield f"no assert on a slide: {title_of(cell)!r}"
         found = [output.get("data", {}).get(MIME) for output in cell.get("outputs", ())]
-        shown = [view["module"] for view in found if view and view["module"] != "predict"]
+        shown = [view["module"] for view in found if view and view["module"] not in ELSEWHERE]
         shown += ["signature picture"] if "signature" in cell.metadata.get("tags", ()) else []
         if not title_of(cell):
             yield from (f"put the {name} of cell {cell.id} on a slide" for name in shown)
