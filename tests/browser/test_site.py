@@ -25,7 +25,6 @@ OPEN_ALL = "document.querySelectorAll('details').forEach(part => part.open = tru
 # What a view shows by colour, and a lesson that has it.
 FILLS = {
     "attention .shade": "05_attention.html", "rope .wave": "06_positions.html", "memory .tile": "10_choices.html",
-    "residual .shade": "04_normalization.html", "residual .course i": "04_normalization.html",
     "softmax .level i": "03_softmax.html",
     "sampling .track i": "12_sampling.html", "cache .totals i": "13_cache.html", "tokens .token": "01_tokens.html",
 }  # fmt: skip

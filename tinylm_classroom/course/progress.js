@@ -18,8 +18,8 @@ const sectionsOf = (found, name) => [].concat(found.seen[name] ?? []);
 
 /** Says in words that are not shown what the look of a link says. */
 function tell(link, text) {
-  let told = link.querySelector(".told");
-  if (!told && text) { told = document.createElement("span"); told.className = "told"; link.append(told); }
+  let told = link.querySelector(".aloud");
+  if (!told && text) { told = document.createElement("span"); told.className = "aloud"; link.append(told); }
   if (told) told.textContent = text;
 }
 function show() {
