@@ -4,14 +4,15 @@ import copy
 import gc
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.models import MODELS, normal, rounding, scrambled, some_ids, tiny
+from support.models import MODELS, N_PRODUCTS, assert_same_on, flat, normal, scrambled, some_ids, tiny
 from support.shell import Shell
 from support.toys import toy_ids, toy_model
 from torch import Tensor
@@ -47,7 +48,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
 ]
 DEVICE = torch.device("cuda", 0)
-N_PRODUCTS = 13  # two layers of six, and the head; as many go backward
 TOKENS = some_ids(1, 900)[0]
 SINCE_AMPERE = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0), reason="an older GPU lacks it"
@@ -59,15 +59,7 @@ def on_gpu(model: TransformerLM) -> TransformerLM:
     return copy.deepcopy(model).to(DEVICE)
 
 
-def assert_same(found: Tensor, expected: Tensor, n_products: int = N_PRODUCTS) -> None:
-    """A result (...) on the GPU is the one of the CPU, but for the rounding of so many products."""
-    assert found.device == DEVICE
-    assert (found.detach().cpu() - expected.detach()).abs().max() <= rounding(expected.detach(), n_products)
-
-
-def flat(tensors: Iterable[Tensor]) -> Tensor:
-    """All numbers in one row."""
-    return torch.cat([x.detach().flatten() for x in tensors])
+assert_same = partial(assert_same_on, DEVICE)
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 import copy
 import itertools
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from accelerator import DEVICE, memory, reads
-from support.models import MODELS, NO_DROPOUT, rounding, scrambled, some_ids, tiny
+from support.models import MODELS, N_PRODUCTS, NO_DROPOUT, assert_same_on, flat, rounding, scrambled, some_ids, tiny
 from support.shell import Shell
 from support.toys import toy_config, toy_ids, toy_model
 from torch import Tensor, nn
@@ -45,8 +45,6 @@ from tinylm_lib.quantization import quantize_model
 from tinylm_lib.rewards import dpo_loss, reinforce
 from tinylm_lib.training import checkpoint
 
-# Two layers of six products (q or k, scores, mixture, output, up, down), and the head; as many go backward.
-N_PRODUCTS = 13
 TOKENS = some_ids(1, 900)[0]
 STOP = [3, 5]
 
@@ -56,15 +54,7 @@ def on_device(model: TransformerLM) -> TransformerLM:
     return copy.deepcopy(model).to(DEVICE)
 
 
-def assert_same(found: Tensor, expected: Tensor, n_products: int = N_PRODUCTS) -> None:
-    """A result (...) on the accelerator is the one of the CPU, but for the rounding of so many products."""
-    assert found.device == DEVICE
-    assert (found.detach().cpu() - expected.detach()).abs().max() <= rounding(expected.detach(), n_products)
-
-
-def flat(tensors: Iterable[Tensor]) -> Tensor:
-    """All numbers in one row: a gradient that is 0 but for rounding is then compared with the others."""
-    return torch.cat([x.detach().flatten() for x in tensors])
+assert_same = partial(assert_same_on, DEVICE)
 
 
 def lines() -> list[str]:

@@ -1,5 +1,6 @@
 """Small models for the tests: sizes that cannot be mistaken for each other, and weights that make every part matter."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -25,6 +26,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "no positions, geglu": ("cs190c", {"position": "none", "ffn": "geglu", "ffn_bias": True}),
     "relu, xavier": ("gpt", {"ffn": "relu", "init": "xavier"}),
 }
+# Two layers of six products (q or k, scores, mixture, output, up, down), and the head; as many go backward.
+N_PRODUCTS = 13
 
 
 def tiny(name: str, **changes: Any) -> ModelConfig:
@@ -55,6 +58,17 @@ def rounding(result: Tensor, n_products: int) -> float:
     a few units in the last place: 32 of them for a product.
     """
     return 32 * n_products * torch.finfo(result.dtype).eps * result.abs().max().item()
+
+
+def assert_same_on(device: torch.device, found: Tensor, expected: Tensor, n_products: int = N_PRODUCTS) -> None:
+    """A result (...) is on the device and the one of the CPU, but for the rounding of so many products."""
+    assert found.device == device
+    assert (found.detach().cpu() - expected.detach()).abs().max() <= rounding(expected.detach(), n_products)
+
+
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    """All numbers in one row: a gradient that is 0 but for rounding is then compared with the others."""
+    return torch.cat([x.detach().flatten() for x in tensors])
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 1) -> Tensor:
