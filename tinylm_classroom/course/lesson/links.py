@@ -8,7 +8,8 @@ from nbformat import NotebookNode, v4
 
 REPOSITORY = "your_account/tinylm"  # on GitHub; every link to it and to its pages is made from here
 SETUP = "setup"  # the id of the cell for Colab and Kaggle
-LINE = re.compile(r"(?<=\n)\[With moving views\]\(.*\n\n")
+# The line, and that of an earlier edition, which copies of students still have.
+LINE = re.compile(r"(?<=\n)\[With moving views\]\(.*\n\n|\n\n\*Also\* .*\Z")
 SOURCE = """
 # @title Only Colab and Kaggle need this: it installs TinyLM and turns on its views
 import os

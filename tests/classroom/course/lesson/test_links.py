@@ -80,3 +80,19 @@ def test_a_copy_with_another_line_is_not_an_older_lesson(tmp_path, monkeypatch):
     monkeypatch.setattr(links, "REPOSITORY", "anna/course")
     path.write_text(nbformat.writes(titled()))
     assert lab.refresh(notebooks, work) == []
+
+
+def test_a_copy_of_an_earlier_edition_with_its_line_is_still_unedited(tmp_path):
+    notebooks, work = tmp_path / "notebooks", tmp_path / "work"
+    notebooks.mkdir()
+    (notebooks / "05_halves.ipynb").write_text(nbformat.writes(titled()))
+    lab.refresh(notebooks, work)
+    copy = nbformat.read(work / "05_halves.ipynb", as_version=4)
+    copy.cells[0].source += "\n\n*Also* as a page: `python -m tinylm_lib site 05`."
+    nbformat.write(copy, work / "05_halves.ipynb")
+    changed = titled()
+    changed.cells[-1].source += " It is."
+    (notebooks / "05_halves.ipynb").write_text(nbformat.writes(changed))
+    lab.refresh(notebooks, work)
+    assert [path.name for path in work.glob("*.ipynb")] == ["05_halves.ipynb"]
+    assert "It is. It is." in (work / "05_halves.ipynb").read_text()
