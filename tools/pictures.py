@@ -124,7 +124,7 @@ def film_page(folder: Path) -> str:
 
 @contextmanager
 def film(browser: Browser, address: str, scheme: str) -> Iterator[Locator]:
-    """The film, which stands at the whole machine."""
+    """The film at the step of the whole machine."""
     page = browser.new_page(viewport=FILM, device_scale_factor=SCALE, color_scheme=scheme)
     page.goto(address)
     view = page.locator(".one_word")

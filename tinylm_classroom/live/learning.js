@@ -39,7 +39,7 @@ function newRun(source, settings, seed, total, allowSimd) {
     return ids.map((id) => source.tokens[id]);
   }
   const likeliest = (logits) => logits.indexOf(logits.reduce((most, each) => Math.max(most, each)));
-  function remembered() { // [kind, share of the told places where its likeliest word is right]
+  function remembered() { // [kind, fraction of the words with one possible choice that it predicts]
     const found = {};
     source.told.forEach((places, n) => {
       const ids = source.heldOut[n], logits = model.readAll(ids.slice(0, -1));
