@@ -1,5 +1,4 @@
-"""Take the README's pictures, light and dark: the film of one word, and from the site's front page
-the model that writes; needs Chromium.
+"""Take the README's film of one word, light and dark; needs Chromium.
 
 python tools/pictures.py [--to FOLDER]        default: .github/views
 """
@@ -17,18 +16,14 @@ from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
 from tinylm_classroom.course.cells import views_script
 from tinylm_classroom.course.handout import find_chromium
-from tinylm_classroom.course.site import export
 from tinylm_classroom.display.theme import page_head
-from tinylm_classroom.folders import NOTEBOOKS
 from tinylm_classroom.views.base import json_in_html
 from tinylm_classroom.views.one_word import one_word
 from tinylm_lib.pretrained import load_pretrained
 
 PICTURES = Path(__file__).parents[1] / ".github" / "views"
 SCHEMES = ("light", "dark")
-WINDOW = {"width": 1280, "height": 900}
 SCALE = 2
-TOKENS = 50  # on the page when the next word depends on who has what
 STORY = "\nOne dark evening, calm Mia ran to Foxhollow."
 FILM = {"width": 900, "height": 700}
 MOMENTS = 11  # of each step
@@ -43,7 +38,6 @@ SEEK = """([i, part]) => {
     const { film } = document.querySelector(".one_word").parentElement, step = film.steps()[i];
     film.seek(step.from + step.seconds * part);
 }"""
-TICK_MS = 60  # shorter than the pause after any word, so that no word is missed
 
 
 def main() -> int:
@@ -61,53 +55,16 @@ def main() -> int:
         )
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as site, sync_playwright() as playwright:
-        export(NOTEBOOKS, Path(site), ["00"])
-        index = Path(site) / "index.html"
+    with TemporaryDirectory() as pages, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program)
         for scheme in SCHEMES:
-            path = folder / f"writing-{scheme}.png"
-            with writing(browser, index.as_uri(), scheme) as view:
-                view.screenshot(path=path)
-            print(path)
             path = folder / f"one-word-{scheme}"
-            with film(browser, film_page(Path(site)), scheme) as view:
+            with film(browser, film_page(Path(pages)), scheme) as view:
                 view.screenshot(path=path.with_suffix(".png"))
                 save_film(list(moments(view)), path.with_suffix(".gif"))
             print(path.with_suffix(".png"), path.with_suffix(".gif"), sep="\n")
         browser.close()
     return 0
-
-
-@contextmanager
-def writing(browser: Browser, address: str, scheme: str) -> Iterator[Locator]:
-    """The view of the front page in which the model writes, after it has written so much that there
-    are TOKENS tokens.
-
-    The page's clock is moved by hand, so that the picture does not depend on the speed of the
-    machine.
-    """
-    options = {
-        "viewport": WINDOW,
-        "device_scale_factor": SCALE,
-        "color_scheme": scheme,
-        "reduced_motion": "reduce",
-    }
-    page = browser.new_page(**options)
-    page.clock.install(time=0)
-    page.clock.pause_at(1000)
-    page.goto(address)
-    page.get_by_role("button", name="Watch it write").click()
-    view = page.locator(".writer")
-    # until the story has ended
-    tokens = view.locator(".token")
-    pause = view.get_by_role("button", name="Pause")
-    while tokens.count() < TOKENS and pause.is_visible():
-        page.clock.run_for(TICK_MS)
-    expect(tokens).to_have_count(TOKENS)
-    expect(view.locator(".say")).to_contain_text(f": {tokens.last.inner_text()} (")
-    yield view
-    page.close()
 
 
 def film_page(folder: Path) -> str:

@@ -42,7 +42,7 @@ def step_through(page: Page, found: dict[str, torch.Tensor]) -> None:
     """Steps through the film by keys and by mouse, opens blocks and heads, and compares what is said with the model."""
     view = page.locator(VIEW)
     expect(view.locator(".name")).to_contain_text("15 of 23 · The whole machine")
-    expect(says(page)).to_contain_text("it changed from “Often” to “He” to “She”.")
+    expect(says(page)).to_contain_text("it went from “Often” to “He” to “She”.")
     stage = view.locator(".stage")
     stage.focus()
     page.keyboard.press("Home")
@@ -71,8 +71,7 @@ def step_through(page: Page, found: dict[str, torch.Tensor]) -> None:
     expect(view.locator(".list button")).to_have_count(N_STEPS)
     view.get_by_role("button", name=re.compile("The race")).click()
     expect(says(page)).to_contain_text(
-        "First “Often” led, then “He”, until the attention of block 2 put “She” first, with 54 %; "
-        "at the top it has 100 %."
+        "From the attention of block 2 on, “She” leads, with 54 %; at the top it has 100 %."
     )
     view.locator("summary").click()
 

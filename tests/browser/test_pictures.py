@@ -1,4 +1,4 @@
-"""The README's pictures: what it says of them is what the front page shows."""
+"""The README's film: what the README says of it is what it shows."""
 
 import re
 import sys
@@ -9,25 +9,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
-from tinylm_classroom.course.site import export
-from tinylm_classroom.folders import NOTEBOOKS
-
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("scheme", pictures.SCHEMES)
-def test_the_page_shows_what_the_readme_says(chromium: Browser, tmp_path: Path, scheme: str) -> None:
-    export(NOTEBOOKS, tmp_path, ["00"])
-    with pictures.writing(chromium, (tmp_path / "index.html").as_uri(), scheme) as view:
-        text, rows = view.locator(".sheet").inner_text(), view.locator("tbody tr").all_inner_texts()
-        (word,) = view.locator(".told").all_inner_texts()
-        ink = view.evaluate("node => getComputedStyle(node).color")
-    first, second = (re.findall(r"[\w.]+", row) for row in rows[:2])
-    assert text.endswith("Then they traded their things. Soon Elsa handed the?")
-    assert word == first[0] == "blue" and first[2] == "100" and second[0] == "green" and second[2] == "0"
-    assert f"*blue* {first[1]} % and *green* {second[1]} %" in README
-    assert (sum(map(int, re.findall(r"\d+", ink)[:3])) < 200) == (scheme == "light")
 
 
 @pytest.mark.browser
@@ -41,7 +23,8 @@ def test_the_film_shows_what_the_readme_says(chromium: Browser, tmp_path: Path) 
             told.append(view.locator(".say").inner_text())
     assert any("“Mia” gets 94 %" in text for text in told) and "gives *Mia* 94 % of its weight" in README
     assert any("Read now, it says “He”, 92 %" in text for text in told) and "would be *He*" in README
-    assert any("“She” gets 100 %" in text for text in told) and "its exact probability is 100 %" in told[-1]
+    assert any("“She” gets 100 %" in text for text in told)
+    assert "its exact probability, by the rules of StoryWorld, is 100 %" in told[-1]
 
 
 @pytest.mark.parametrize("name", re.findall(r"\.github/views/[\w.-]+", README))

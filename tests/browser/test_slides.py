@@ -108,7 +108,7 @@ def test_a_film_plays_one_of_its_16_stops_at_each_key(open_made):
     film = v4.new_code_cell("", outputs=[v4.new_output("display_data", bundle)])
     page = open_made({"A film": film, "After it": v4.new_markdown_cell("> It is over.")})
     says = page.locator(".one_word .say")
-    expect(says).to_contain_text("it changed from “Often” to “He” to “She”")
+    expect(says).to_contain_text("it went from “Often” to “He” to “She”")
     for what in ("Which word comes next?", "Each token has an id", "picks a row of the embedding"):
         page.keyboard.press("ArrowRight")
         expect(says).to_contain_text(what)

@@ -2,16 +2,16 @@
 
 const LOOK = `
 .tinylm-view.one_word { --stage: clamp(330px, 40cqw, 412px); padding-block: 14px 16px;
-  .say { margin: 0 0 4px; min-height: 2.7em; max-width: 62em; text-wrap: balance } .say b { color: var(--ink) } .say em { font-style: normal; font-weight: 700; color: var(--focus); transition: opacity .2s }
-  &:fullscreen .say { padding-right: 92px } .say.early em { opacity: 0 } .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
+  .say { margin: 0 0 4px; min-height: 2.7em; max-width: 62em; text-wrap: balance } .say b { color: var(--ink) } .say em { font-style: normal; font-weight: 700; color: var(--focus); position: relative }
+  &:fullscreen .say { padding-right: 92px } .say.early em { color: #0000 } .say.early em::before { content: "?"; color: var(--focus); position: absolute; inset: 0; text-align: center } .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
   .stage { position: relative; height: var(--stage); border-radius: 8px; touch-action: pan-y } .stage:focus-visible { outline: 3px solid var(--focus); outline-offset: 3px }
   canvas { position: absolute; inset: 0; width: 100%; height: 100%; color: var(--ink); transition: color .01s; print-color-adjust: exact; forced-color-adjust: none }
   .time { position: relative; height: 30px; margin: 4px 0 } .time input { position: relative; z-index: 1; width: 100%; height: 22px; margin: 0; accent-color: var(--accent); cursor: pointer } .time s { position: absolute; bottom: 0; width: 2px; height: 6px; background: var(--quiet); opacity: .6 }
   .bar { gap: 8px 18px; margin: 0 } .go { display: flex; gap: 6px } .go button { padding-inline: 12px; min-width: 44px } .go .play { min-width: 92px; font-weight: 700 }
   .segments label { padding: 4px 11px } .own .field { flex: 1 1 100%; flex-wrap: nowrap; min-width: 0 } .own input { flex: 1 1 120px; min-width: 0; padding: 4px 10px } .own button { padding: 4px 14px }
   [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 6px 0 0 } [role=alert]:empty { margin: 0 }
-  details { margin-top: 8px; font-size: var(--type-label) } summary { cursor: pointer; color: var(--quiet) } .list { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 6px 0 0 } .list button { padding: 0 6px; border: 0; background: none; color: var(--accent); text-align: left } .list span { padding-top: 1px }
-  @container (max-width: 620px) { .stage { height: 430px } .name { padding: 0 } .bar { gap: 6px 10px } .say { min-height: 5.4em; font-size: 18px } .segments label { padding: 3px 9px } .list { grid-template-columns: 1fr } .go .play { min-width: 78px } }
+  details { margin-top: 8px; font-size: var(--type-label) } summary { cursor: pointer; color: var(--quiet) } .list { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 6px 0 0 } .list button { padding: 0 6px; border: 0; background: none; color: var(--accent); text-align: left }
+  @container (max-width: 620px) { .stage { height: 430px } .name { padding: 0 } .bar { gap: 6px 10px } .say { min-height: 5.4em; font-size: 18px } .segments label { padding: 3px 9px } .list { grid-template-columns: 1fr } }
 }`;
 
 const MOST_TOKENS = 16, MOST_BARS = 400, RACERS = 5, SEEN = .04, LISTED = 40, LEAST = .002; // as in one_word.py
@@ -61,14 +61,15 @@ const placesOf = (L) => ["the embedding", ...Array.from({ length: L }, (_, k) =>
 
 /** All steps with an open block and a head: what each is called, what it says, how long it takes, and the heights of the parts. */
 function storyboard(s, open, head) {
-  const { sizes: { V, C, H, D, F, L, parameters }, tokens, has, T, best, draws } = s, last = quoted(tokens[s.last]), all = [];
+  const { sizes: { V, C, H, F, L, parameters }, tokens, has, T, best, draws } = s, last = quoted(tokens[s.last]), all = [];
   const reads = (place) => `*${quoted(best[place][0])}, ${percent(best[place][1])}*`, weights = s.weights(open, head), star = largest(weights), key = strong(tokens[star]);
   const add = (kind, seconds, name, say, more) => all.push({ kind, seconds, name, say, ...more });
+  const normed = s.normed_first ? "normed " : "", gated = has.includes("gated") ? ", each gated" : "";
   const also = has.includes("position") ? " The vector of its position is added." : "";
   add("text", 3, "The text", `A model of ${parameters.toLocaleString("en-US")} parameters reads this text. **Which word comes next?**`);
-  add("tokens", 3, "Tokens", `The text is cut into **${T} tokens**, words and punctuation marks, and each gets a column.`);
-  add("ids", 3.5, "Ids", `Each token has an **id**, its number in the vocabulary of ${V.toLocaleString("en-US")} tokens.`);
-  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, with which the stream of the column begins.${also} At any height it can be **read early**: which word would come next?`);
+  add("tokens", 3, "Tokens", `The text is cut into **${T} tokens**, words and punctuation marks; each gets a column.`);
+  add("ids", 3.5, "Ids", `Each token has an **id**, its number in a vocabulary of ${V.toLocaleString("en-US")} tokens.`);
+  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, blue above 0 and orange below. With them the stream of the column begins.${also} Anywhere it can be **read early**: which word comes next?`);
   for (let k = 0; k < L; k++) {
     const block = `Block ${k}`;
     if (k !== open) {
@@ -77,26 +78,26 @@ function storyboard(s, open, head) {
     }
     const lengths = s.normed_lengths[k], few = (x) => fixed(x, 1), mine = `${block}, head ${head}`;
     if (s.normed_first) add("norm", 4.5, `${block}: norm`, `A **norm** brings a copy of every column to about one length, here ${few(Math.min(...lengths))} to ${few(Math.max(...lengths))}.`, { k });
-    add("qkv", 5, `${mine}: query, keys, values`, `Head ${head} makes a **key** and a **value** from every column, and a **query** from the last one, ${last}.`, { k });
-    if (s.speeds.length) add("rotate", 4.5, `${mine}: rotation`, "Query and keys are **rotated** by an angle that grows with the position, so that a head can tell near from far.", { k });
-    add("scores", 5, `${mine}: scores q · k ÷ √D`, `The query is compared with every key, by a dot product. The key of ${key} fits best, with a **score** of ${fixed(s.scores(k, head)[star], 1)}.`, { k });
+    add("qkv", 5, `${mine}: query, keys, values`, `Head ${head} makes a **key** and a **value** from every ${normed}column, and a **query** from the last one, ${last}.`, { k });
+    if (s.speeds.length) add("rotate", 4.5, `${mine}: rotation`, "Query and keys are **rotated** by an angle that grows with the position, so a head can tell near from far.", { k });
+    add("scores", 5, `${mine}: scores q · k ÷ √D`, `The query meets each key in a dot product. The key of ${key} fits best, with a **score** of ${fixed(s.scores(k, head)[star], 1)}.`, { k });
     add("weights", 5, `${mine}: softmax`, `Softmax turns the scores into **attention weights** that add up to 100 %: ${key} gets **${percent(weights[star])}**.`, { k });
     add("fetch", 5, `${mine}: weighted values`, `So ${last} fetches ${percent(weights[star])} of the value of ${star === s.last ? "itself" : key}, and a little of the others.`, { k });
-    add("heads", 6, `${block}: ${H} heads together`, `${H === 1 ? "" : `All ${H} heads have done this at once. `}The **output matrix** maps what ${H === 1 ? "it has" : "they have"} fetched, and that is added to the stream: read now, it says ${reads(2 * k + 1)}.`, { k });
-    add("ffn", 6, `${block}: feed-forward`, `The **feed-forward** works on each column alone: ${C} numbers become ${F}, then ${C} again, and are added. Read now: ${reads(2 * k + 2)}.`, { k });
+    add("heads", 6, `${block}: ${H} heads together`, `${H === 1 ? "" : `All ${H} heads do this at once. `}The **output matrix** maps what ${H === 1 ? "it has" : "they have"} fetched, and that is added to the stream: read now, it says ${reads(2 * k + 1)}.`, { k });
+    add("ffn", 6, `${block}: feed-forward`, `The **feed-forward** works on each ${normed}column alone: ${C} numbers become ${F}${gated}, then ${C} again, and are added. Read now: ${reads(2 * k + 2)}.`, { k });
   }
-  const said = best.map(([word]) => word).filter((word, at, words) => word !== words[at - 1]).map((word) => `*${quoted(word)}*`);
-  const now = said.length > 1 ? `On the way up it changed from ${said.join(" to ")}` : `It was ${said[0]} at every height`, [top, p] = best.at(-1);
-  add("tower", 6, "The whole machine", `The answer is read from the last column; attention has brought the rest there. ${now}.`);
+  const said = best.map(([word]) => word).filter((word, at, all) => word !== all[at - 1]).map((word) => `*${quoted(word)}*`);
+  const now = said.length > 1 ? `On the way up it went from ${said.join(" to ")}` : `It was ${said[0]} at every height`, [top, p] = best.at(-1);
+  add("tower", 6, "The whole machine", `Only the last column is read; attention has brought the rest there. ${now}.`);
   add("logits", 5, has.includes("final_norm") ? "Final norm and LM head" : "LM head", `${has.includes("final_norm") ? "After the **final norm** the" : "The"} **LM head** multiplies the last column with a row for each of ${V.toLocaleString("en-US")} tokens. Each gets a score, its **logit**: *${quoted(top)} ${fixed(s.bars.largest, 1)}*.`);
   add("softmax", 4.5, "Softmax", `Softmax turns the logits into **probabilities** that add up to 100 %: *${quoted(top)} gets ${percent(p)}*.`);
-  const turn = best.findLastIndex(([word]) => word !== top) + 1, ahead = said.slice(0, -1).map((word) => `*${word}*`);
+  const turn = best.findLastIndex(([word]) => word !== top) + 1;
   const won = turn < 2 * L ? `, with ${percent(best[turn][1])}; at the top it has ${percent(p)}` : "";
-  add("race", 9, "The race, read at every depth", turn ? `First ${[`${ahead[0]} led`, ...ahead.slice(1)].join(", then ")}, until ${placesOf(L)[turn]} put ${said.at(-1)} first${won}.` : `${said[0]} led from the embedding to the top.`);
+  add("race", 9, "The race, read at every depth", turn ? `From ${placesOf(L)[turn]} on, ${said.at(-1)} leads${won}.` : `${said[0]} leads from the embedding to the top.`);
   draws.forEach(({ u, at, top: words, fits }, n) => {
-    const [word, , exact] = words[at], falls = `falls on *${quoted(word)}*`, many = fits === 1 ? "Only one word fits here" : fits ? `${fits} words can come here` : "The next word";
+    const [word, , exact] = words[at], falls = `falls on *${quoted(word)}*`, many = fits === 1 ? "Only one word fits" : fits ? `By these rules ${fits} words can come here` : "The next word";
     if (n) add("draw", 3.6, "And again, with the new word", `${many}: the number ${fixed(u, 2)} ${falls}.`, { n });
-    else add("draw", 5, "The draw", `A random number between 0 and 1, **${fixed(u, 2)}**, ${falls}${exact === null ? "" : `; its exact probability is ${percent(exact)}`}.`, { n });
+    else add("draw", 5, "The draw", `A random number between 0 and 1, **${fixed(u, 2)}**, ${falls}${exact === null ? "" : `; its exact probability, by the rules of StoryWorld, is ${percent(exact)}`}.`, { n });
   });
   add("end", 4, "The text", `${draws.length} times through the machine: **${draws.length} more ${draws.length > 1 ? "words" : "word"}**.`);
   return all.map((step, i) => ({ ...step, i, from: total(all.slice(0, i).map(({ seconds }) => seconds)), layout: layout(step, L) }));
@@ -246,7 +247,7 @@ function stageOn(canvas) {
   const pen = new Pen(canvas);
   let s, steps, open, head, size, W, H, scale, columns, bands = [];
 
-  /** Where the columns are: each as wide as its word, the next word wider. */
+  /** The columns: each as wide as its word. */
   function place() {
     const slot = size.slot, room = W - size.rail - 6 - slot, all = [...s.tokens, ...s.draws.map(({ at, top }) => top[at][0])];
     for (let word = size.word; ; word--) {
@@ -266,7 +267,7 @@ function stageOn(canvas) {
   function show(time) {
     const now = steps.findLast(({ from }) => from <= time + 1e-9) ?? steps[0], before = steps[now.i - 1], p = clamp((time - now.from) / now.seconds), seconds = p * now.seconds;
     if (!size) return now; // it is not on a page yet
-    const is = (...kinds) => kinds.includes(now.kind), isSmall = size === SMALL, { ink } = pen, { L, C, F, D, H: heads, V } = s.sizes;
+    const is = (...kinds) => kinds.includes(now.kind), isSmall = size === SMALL, { ink } = pen, { L, C, F, H: heads } = s.sizes;
     pen.context.setTransform(scale, 0, 0, scale, 0, 0);
     pen.context.clearRect(0, 0, W, H);
     [pen.veil, bands] = [1, []];
@@ -399,7 +400,7 @@ function stageOn(canvas) {
 
   /** Rows of an attention: keys, values and numbers below, the query above. */
   function attention({ now, p, is, at, X, LX, TW, TH, cell, rows, across, label, shaped, isSmall, isUpright, base, end, left }) {
-    const { k } = now, { ink } = pen, b = at[`a${k}`], room = b.h, seen = clamp((room - 60) / 60), { D, H: heads, C } = s.sizes, query = s.query(k, head);
+    const { k } = now, { ink } = pen, b = at[`a${k}`], room = b.h, seen = clamp((room - 60) / 60), { D, H: heads } = s.sizes, query = s.query(k, head);
     const wd = Math.min(TW, 1.5 * across(query)), hd = wd * rows(query) / across(query), w = s.weights(k, head), star = largest(w), step = isSmall ? Math.min(34, room * .2) : clamp(room * .2, 43, 52), yk = b.bottom - step * .55, yv = yk - step, yn = yv - step * .95, yq = b.top + Math.max(hd / 2 + 8, room * .14);
     if (is("norm")) {
       const rise = part(p, .12, .4), shrink = part(p, .55, .82), lengths = s.lengths[2 * k], after = s.normed_lengths[k], yt = b.bottom - TH / 2 - 8, low = yt - TH / 2 - 8, most = [...lengths].sort((x, y) => x - y)[Math.floor(s.T * .8)] * 1.25;
@@ -477,11 +478,11 @@ function stageOn(canvas) {
       pen.tile(s.mixed(k, head), LX, yq, wd, hd, fetched, ink.attention);
       beside("fetched", `D=${D}`, ink.attention, part(fetched, .4, 1));
     }
-    if (is("heads")) together({ k, p, b, yq, hd, wd, X, LX, TW, TH, cell, at, left, end, isSmall, label, heads, C, D });
+    if (is("heads")) together({ k, p, b, yq, hd, wd, X, LX, TW, TH, cell, at, left, end, isSmall, label, heads, D });
   }
 
   /** All heads side by side; what they fetched is joined, mapped and added to the stream. */
-  function together({ k, p, b, yq, hd, wd, X, LX, TW, TH, at, left, end, isSmall, label, heads, C, D }) {
+  function together({ k, p, b, yq, hd, wd, X, LX, TW, TH, at, left, end, isSmall, label, heads, D }) {
     const { ink } = pen, apart = part(p, .06, .26), join = part(p, .5, .64), rise = part(p, .7, .9), ym = b.bottom - b.h * .6, grow = Math.min(1.5, (end - left) / heads / wd * .6), out = 1 - .25 * (part(p, .5, .6) - part(p, .9, 1)), to = at[`m${k}`].mid;
     for (let h = 0; h < heads; h++) {
       const home = left + (end - left) * (h + .5) / heads, x = lerp(LX, home, apart), y = lerp(yq, ym, apart), w = s.weights(k, h), star = largest(w), isIt = h === head, room = (end - left) / heads - 8, found = `${s.tokens[star]} ${percent(w[star])}`;
@@ -493,12 +494,12 @@ function stageOn(canvas) {
       pen.text(found, home, ym + hd * grow / 2 + (isSmall ? 12 : 18), pen.fitted(found, size.label, room), { alpha: part(p, .3, .42) * out, halo: true });
     }
     label("fetched", ym, ink.attention, `H=${heads} D=${D}`, apart * out);
-        const x = s.added(2 * k + 1, s.last), y = lerp(yq, to, rise);
+    const x = s.added(2 * k + 1, s.last), y = lerp(yq, to, rise);
     pen.tile(x, LX, y, TW, TH, part(join, .7, 1) * (1 - part(rise, .8, 1)), ink.attention);
     pen.text("+", LX - TW / 2 - 20, y, 34, { color: ink.stream, bold: true, alpha: join * (1 - part(p, .92, 1)) });
   }
 
-  function feedForward({ now, p, at, X, TW, TH, rows, across, label, shaped }) {
+  function feedForward({ now, p, at, X, TW, TH, rows, across, label }) {
     const { k } = now, { ink } = pen, { F } = s.sizes, b = at[`f${k}`], to = at[`lv${k + 1}`].mid, from = at[`m${k}`].mid, grow = part(p, .2, .44), back = part(p, .54, .7), rise = part(p, .74, .92), gated = s.gated(k);
     const full = Math.min(1, (b.h - 16) / rows(gated[0]), TW * 1.12 / across(gated[0])), start = part(p, 0, .16);
     for (let j = 0; j < s.T; j++) {
@@ -511,7 +512,7 @@ function stageOn(canvas) {
   }
 
   /** The table of the embedding; a row flies to each column. */
-  function table({ p, at, X, LX, TW, TH, label, shaped, left, end, isSmall }) {
+  function table({ p, at, X, TW, TH, label, shaped, left, end, isSmall }) {
     const { ink } = pen, { V, C } = s.sizes, b = at.head, w = Math.min(300, (end - left) * .4), mid = (left + end) / 2, appear = part(p, 0, .16), y0 = b.top + (isSmall ? 34 : 44), high = Math.max(50, b.h - (isSmall ? 110 : 124)), read = part(p, .74, .88);
     pen.box(mid - w / 2, y0, w, high, 6, { fill: ink.soft, stroke: ink.table, alpha: appear });
     pen.text(`the embedding: ${V.toLocaleString("en-US")} rows`, mid - (isSmall ? 0 : 70), y0 - 20, size.label, { color: ink.table, bold: true, alpha: appear });
@@ -559,7 +560,7 @@ function stageOn(canvas) {
   }
   const chart = ({ left, isSmall }) => ({ left: left + (isSmall ? 96 : 150), right: W - (isSmall ? 78 : 118) });
 
-  /** A table: a word in each row, a column for each depth at which the stream is read; the columns come one after the other. */
+  /** A row for each word, a column for each depth, one after the other. */
   function race({ p, at, left, isSmall }) {
     const { ink } = pen, b = at.head, { words: racers, probs } = s.race, n = probs.length, x0 = left + (isSmall ? 66 : 4), w = (W - 8 - x0) / n, top = b.top + (isSmall ? 96 : 62), h = Math.min(60, (b.bottom - top - 10) / racers.length), come = clamp((p - .06) / .8) * n;
     probs.forEach((row, place) => {
@@ -621,7 +622,7 @@ function stageOn(canvas) {
       if (token === "↵" && split < .6) return;
       pen.text(token, x, y, lerp(big, own, split), { color: looked > .5 ? ink.paper : isNew ? ink.focus : token === "↵" ? ink.quiet : ink.ink, bold: looked > .5 || (split > .5 && (isLast || isNew)), turn: isUpright && token.length > 1 ? -Math.PI / 2 * split : 0, alpha: token === "↵" ? part(split, .6, 1) : 1 });
     });
-    if (is("ids", "embed") || (now.i === 4 && p < .1)) s.ids.forEach((id, j) => { // they rise from the words, and settle above them
+    if (is("ids", "embed") || (now.i === 4 && p < .1)) s.ids.forEach((id, j) => { // they rise, and settle above the words
       const come = is("ids") ? part(p, .1 + .03 * j, .34 + .03 * j) : 1, down = is("ids") ? 0 : is("embed") ? part(p, .02, .14) : 1, type = isUpright ? Math.min(15, base / 2) : Math.min(34, ...s.ids.map((each) => pen.fitted(`${each}`, 34, base - 10))), settled = Math.min(size.number, type), y = is("ids") ? lerp(middle, middle - foot * (isUpright ? .8 : 1.6), come) : lerp(rowY - foot * (isUpright ? .8 : 1.6), textY - foot / 2 - 14, down);
       pen.text(String(id), X(j), y, lerp(type, settled, down), { color: ink.table, bold: true, alpha: come * (now.i === 4 ? 1 - p * 10 : 1) });
     });
@@ -727,7 +728,7 @@ function player(el, model) {
     seek(endOf(steps[to]));
     run(false);
   }
-  /** Plays one step, to its end: what a slide does at a key. */
+  /** Plays one step: what a slide does at a key. */
   function playTo(i) {
     state.isPoster = false;
     seek(steps[i].from);
@@ -757,7 +758,7 @@ function player(el, model) {
     el.querySelector(`input[name=${chosen}]:checked`)?.focus();
   }
   const poster = () => endOf(steps.find(({ kind }) => kind === "tower"));
-  /** Another text, or the first: it begins with the whole machine. */
+  /** Another text, or the first. */
   function draw() {
     alert.textContent = data().error ?? "";
     if (data().text === state.text) return;
@@ -800,7 +801,7 @@ function player(el, model) {
   el.film = {
     playTo, seek, steps: () => steps,
     stand: (i) => { run(false); seek(i === undefined ? poster() : endOf(steps[i])); },
-    /** The steps at which slides stop: what is worth a picture of its own. */
+    /** Where slides stop. */
     stops: () => steps.filter(({ kind, k, n }) => !["tokens", "tower", "end"].includes(kind) && !n && (kind !== "closed" || k === steps.find((step) => step.kind === "closed").k)).map(({ i }) => i),
   };
   return { draw, close: () => { state.isPlaying = false; sizes.disconnect(); } };
