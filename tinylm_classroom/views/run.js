@@ -78,7 +78,7 @@ function smallChart(data, name, kind, values, options) {
  * returns the functions that mark the update number i; tell(data, i) returns a sentence about it. Buttons and slider stay the
  * same elements while the run lasts, so that no click and no focus is lost.
  */
-function runView({ model, el }, kind, { name, title, sub, look, above = "", below, lay, tell }) {
+function runView({ model, el }, kind, { name, title, sub, look, above = "", below = "", lay, tell }) {
   const state = { at: -1 }; // the point that is looked at; -1 follows the run
   const say = make("p", { class: "say" }), told = make("p", { class: "unseen", role: "status" }), error = make("p", { class: "error", role: "alert" });
   const send = asker({ model, el });

@@ -1,27 +1,26 @@
 // A training run: the loss between known levels, learning rate, gradient norm and what the model writes.
 
 const LOOK = `
-.tinylm-view.training .writes { font-size: calc(var(--type-text) * 1.2); line-height: 1.3; min-height: 2.6em; margin: 0 0 8px; padding-left: 14px; border-left: 4px solid var(--series-1); color: var(--quiet); overflow-wrap: anywhere }
-.tinylm-view.training summary { margin: 4px 0 0; padding: 4px 0; width: max-content; cursor: pointer; color: var(--accent) }
-.tinylm-view.training .samples { margin: 8px 0 0; padding: 0; list-style: none }
-.tinylm-view.training .samples li { display: grid; grid-template-columns: 104px 1fr; gap: 12px; padding: 5px 10px; margin: 0; border-radius: 6px; color: var(--quiet);
-  font-size: var(--type-label); overflow-wrap: anywhere }
+.tinylm-view.training .samples { margin: 0 0 8px; padding: 0; list-style: none }
+.tinylm-view.training .samples li { display: grid; grid-template-columns: 6em 1fr; gap: 12px; padding: 3px 10px; margin: 0; border-radius: 6px; color: var(--quiet); line-height: 1.3;
+  font-size: calc(var(--type-text) * 1.1) }
 .tinylm-view.training .samples li.on { background: var(--soft); color: var(--ink) }
-.tinylm-view.training .samples b { font-weight: 400; font-variant-numeric: tabular-nums }
+.tinylm-view.training .samples b { font-weight: 400; white-space: nowrap; font-variant-numeric: tabular-nums; font-size: var(--type-label); line-height: calc(var(--type-text) * 1.43) }
 .tinylm-view.training .samples .on b { font-weight: 700 }
+.tinylm-view.training .samples span { overflow-wrap: anywhere }
 .tinylm-view.training .samples .later { visibility: hidden }
 `;
 
 function render(place) {
   const samples = make("ol", { class: "samples", "aria-label": "What the model writes" });
-  const writes = make("p", { class: "writes", "aria-label": "what it writes" });
-  const visible = (text) => text?.replaceAll("\n", " ↵ ") || "␣";
+  const visible = (text) => text.replaceAll("\n", " ↵ ") || "␣";
+  const begun = (text, most) => (text.length > most ? `${text.slice(0, text.lastIndexOf(" ", most))} …` : text);
 
   function lay({ data, charts, wide, half, narrow, grown }) {
     const { steps, loss, smooth, share, norm, levels, total } = data, known = levels.map(([name, value]) => [`knowing ${name}`, value]);
     const top = 1.08 * Math.max(...levels.map(([, value]) => value), ...smooth, 0.1);
     const longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), less = grown > 1 ? 92 : 84, falls = share.some((part) => part !== share[0]);
-    const high = (grown > 1 ? 184 : 176) + (falls ? 0 : less + 30);
+    const high = (grown > 1 ? 94 : 176) + (falls ? 0 : less + 30);
     const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 260 : high, right: narrow ? 16 : Math.max(290, 8.9 * longest * grown), total, top, grown,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : known, count: 6 });
     const small = !falls ? [] : [smallChart(data, "learning rate, fraction of its peak", "second", share, { wide: half, high: less, top: 1, grown }),
@@ -29,12 +28,12 @@ function render(place) {
     const lines = narrow ? [make("p", { class: "quiet" }, `To compare: ${known.map(([name, value]) => `${fit(value)} ${name}`).join(", ")}.`)] : [];
     charts.replaceChildren(make("figure", {}, make("figcaption", {}, "loss in nats per token; light: each point, bold: smoothed; below: updates"), main.picture),
       ...lines, ...(falls ? [make("div", { class: "small" }, ...small.map((one) => one.figure))] : []));
-    samples.replaceChildren(...data.samples.map(([step, text]) => make("li", {}, make("b", {}, step ? `update ${step}` : "before"), visible(text))));
-    writes.hidden = !data.samples.length;
+    samples.replaceChildren(...data.samples.map(([step, text]) => make("li", {}, make("b", {}, step ? `update ${step}` : "before"), make("span", {}))));
     return [(i) => main.mark(steps[i], smooth[i]), ...small.map((one) => one.mark), (i) => {
       const newest = data.samples.filter(([step]) => step <= steps[i]).length - 1;
-      writes.textContent = visible(data.samples[newest]?.[1]);
       [...samples.children].forEach((line, at) => {
+        const text = visible(data.samples[at][1]);
+        line.lastChild.textContent = at === newest ? text : begun(text, narrow ? 20 : 60);
         line.className = at > newest ? "later" : at === newest ? "on" : "";
         line.setAttribute("aria-current", String(at === newest));
       });
@@ -48,7 +47,7 @@ function render(place) {
   }
 
   return runView(place, "training", { name: "A training run", title: "How far has it learned?", look: LOOK, lay, tell,
-    above: writes, below: make("details", {}, make("summary", {}, "What it wrote at each stage"), samples),
+    above: samples,
     sub: "The dotted lines are the losses of predictors that know only so much." });
 }
 
