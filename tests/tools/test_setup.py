@@ -413,6 +413,8 @@ def test_make_alone_lists_the_targets():
         *(
             "help",
             "lab",
+            "doctor",
+            "grade",
             "train",
             "test",
             "test-all",
