@@ -24,7 +24,7 @@ def test_the_film_shows_what_the_readme_says(chromium: Browser, tmp_path: Path) 
     assert any("“Mia” gets 94 %" in text for text in told) and "it gives *Mia* 94 % of" in README
     assert any("Read now, it says “He”, 92 %" in text for text in told) and "expect *He* next" in README
     assert any("“She” gets 100 %" in text for text in told) and "is *She*, 100 % sure" in README
-    assert "its exact probability, by the rules of StoryWorld, is 100 %" in told[-1]
+    assert "its exact probability, by the rules of these stories, is 100 %" in told[-1]
 
 
 @pytest.mark.parametrize("name", re.findall(r"\.github/views/[\w.-]+", README))

@@ -6,7 +6,7 @@ const LOOK = `
   &:fullscreen .say { padding-right: 92px } .say.early em { color: #0000 } .say.early em::before { content: "?"; color: var(--focus); position: absolute; inset: 0; text-align: center } .name { color: var(--quiet); font-size: var(--type-text); margin: 0 0 2px; padding-right: 92px } .name b { color: var(--ink) }
   .stage { position: relative; height: var(--stage); border-radius: 8px; touch-action: pan-y } .stage:focus-visible { outline: 3px solid var(--focus); outline-offset: 3px }
   canvas { position: absolute; inset: 0; width: 100%; height: 100%; color: var(--ink); transition: color .01s; print-color-adjust: exact; forced-color-adjust: none }
-  .time { position: relative; height: 30px; margin: 4px 0 } .time input { position: relative; z-index: 1; width: 100%; height: 22px; margin: 0; accent-color: var(--accent); cursor: pointer } .time s { position: absolute; bottom: 0; width: 2px; height: 6px; background: var(--quiet); opacity: .6 }
+  .time { width: 100%; height: 22px; margin: 4px 0; accent-color: var(--accent); cursor: pointer }
   .bar { gap: 8px 18px; margin: 0 } .go { display: flex; gap: 6px } .go button { padding-inline: 12px; min-width: 44px } .go .play { min-width: 92px; font-weight: 700 }
   .segments label { padding: 4px 11px } .own .field { flex: 1 1 100%; flex-wrap: nowrap; min-width: 0 } .own input { flex: 1 1 120px; min-width: 0; padding: 4px 10px } .own button { padding: 4px 14px }
   [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 6px 0 0 } [role=alert]:empty { margin: 0 }
@@ -18,7 +18,7 @@ const MOST_TOKENS = 16, MOST_BARS = 400, RACERS = 5, SEEN = .04, LISTED = 40, LE
 // Units of the stage: a wide one is 1152 across, a small one as wide as its window. Sizes of type, then of parts.
 const WIDE = { across: 1152, word: 27, label: 22, number: 21, shape: 17, big: 32, rail: 166, slot: 128, foot: 42, id: 28, tile: 80, thin: 13, gap: 12 };
 const SMALL = { across: 0, word: 17, label: 15, number: 13, shape: 0, big: 20, rail: 4, slot: 62, foot: 92, id: 18, tile: 40, thin: 9, gap: 8 };
-const TOLD = { closed: .8, heads: .86, ffn: .86, tower: .6, logits: .65, softmax: .65, race: .8, draw: .6 }; // when the picture has shown what is hidden in the caption
+const TOLD = { closed: .8, scores: .7, heads: .86, ffn: .86, tower: .6, logits: .65, softmax: .65, race: .8, draw: .6 }; // when the picture has shown what is hidden in the caption
 const INKS = { paper: "paper", soft: "soft", line: "line", ink: "ink", quiet: "quiet", focus: "focus", stream: "part-stream", attention: "part-attention", ffn: "part-feed-forward", table: "part-embedding",
   pale: "pale", middle: "middle", deep: "deep", "middle-negative": "middle-negative", "deep-negative": "deep-negative" };
 const LETTERS = "TCHGDFV", NARROW = 620; // axes of shapes; pixels
@@ -69,18 +69,19 @@ function storyboard(s, open, head) {
   add("text", 3, "The text", `A model of ${parameters.toLocaleString("en-US")} parameters reads this text. **Which word comes next?**`);
   add("tokens", 3, "Tokens", `The text is cut into **${T} tokens**, words and punctuation marks; each gets a column.`);
   add("ids", 3.5, "Ids", `Each token has an **id**, its number in a vocabulary of ${V.toLocaleString("en-US")} tokens.`);
-  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, blue above 0 and orange below. With them the stream of the column begins.${also} Anywhere it can be **read early**: which word comes next?`);
+  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, blue above 0 and orange below. With them the stream of the column begins.${also} At any height it can be **read** as if it were the top: which word comes next?`);
   for (let k = 0; k < L; k++) {
     const block = `Block ${k}`;
     if (k !== open) {
-      add("closed", 4.5, block, `${block}: attention looks back, the feed-forward works on each column, and both add to the stream. Read now, it says ${reads(2 * k + 2)}.`, { k });
+      const more = k > !open;
+      add("closed", more ? 3 : 4.5, block, `${block}${more ? " does the same" : ": attention looks back, the feed-forward works on each column, and both add to the stream"}. Read now, it says ${reads(2 * k + 2)}.`, { k });
       continue;
     }
     const lengths = s.normed_lengths[k], few = (x) => fixed(x, 1), mine = `${block}, head ${head}`;
     if (s.normed_first) add("norm", 4.5, `${block}: norm`, `A **norm** brings a copy of every column to about one length, here ${few(Math.min(...lengths))} to ${few(Math.max(...lengths))}.`, { k });
-    add("qkv", 5, `${mine}: query, keys, values`, `Head ${head} makes a **key** and a **value** from every ${normed}column, and a **query** from the last one, ${last}.`, { k });
-    if (s.speeds.length) add("rotate", 4.5, `${mine}: rotation`, "Query and keys are **rotated** by an angle that grows with the position, so a head can tell near from far.", { k });
-    add("scores", 5, `${mine}: scores q · k ÷ √D`, `The query meets each key in a dot product. The key of ${key} fits best, with a **score** of ${fixed(s.scores(k, head)[star], 1)}.`, { k });
+    add("qkv", 5, `${mine}: query, keys, values`, `Head ${head} makes a **query**, a **key** and a **value** from every ${normed}column. We follow the query of the last one, ${last}.`, { k });
+    if (s.speeds.length) add("rotate", 4.5, `${mine}: rotation`, `Query and keys are **rotated** by an angle that grows with the position: here the first of ${s.speeds.length} pairs of numbers, the fastest.`, { k });
+    add("scores", 5, `${mine}: scores q · k ÷ √D`, `The query meets each key in a dot product. The key of *${quoted(tokens[star])}* fits best, with a **score** of *${fixed(s.scores(k, head)[star], 1)}*.`, { k });
     add("weights", 5, `${mine}: softmax`, `Softmax turns the scores into **attention weights** that add up to 100 %: ${key} gets **${percent(weights[star])}**.`, { k });
     add("fetch", 5, `${mine}: weighted values`, `So ${last} fetches ${percent(weights[star])} of the value of ${star === s.last ? "itself" : key}, and a little of the others.`, { k });
     add("heads", 6, `${block}: ${H} heads together`, `${H === 1 ? "" : `All ${H} heads do this at once. `}The **output matrix** maps what ${H === 1 ? "it has" : "they have"} fetched, and that is added to the stream: read now, it says ${reads(2 * k + 1)}.`, { k });
@@ -88,18 +89,18 @@ function storyboard(s, open, head) {
   }
   const said = best.map(([word]) => word).filter((word, at, all) => word !== all[at - 1]).map((word) => `*${quoted(word)}*`);
   const now = said.length > 1 ? `On the way up it went from ${said.join(" to ")}` : `It was ${said[0]} at every height`, [top, p] = best.at(-1);
-  add("tower", 6, "The whole machine", `Only the last column is read; attention has brought the rest there. ${now}.`);
+  add("tower", 6, "The whole machine", `Only the last column is read; attention has brought there what it needs. ${now}.`);
   add("logits", 5, has.includes("final_norm") ? "Final norm and LM head" : "LM head", `${has.includes("final_norm") ? "After the **final norm** the" : "The"} **LM head** multiplies the last column with a row for each of ${V.toLocaleString("en-US")} tokens. Each gets a score, its **logit**: *${quoted(top)} ${fixed(s.bars.largest, 1)}*.`);
   add("softmax", 4.5, "Softmax", `Softmax turns the logits into **probabilities** that add up to 100 %: *${quoted(top)} gets ${percent(p)}*.`);
   const turn = best.findLastIndex(([word]) => word !== top) + 1;
-  const won = turn < 2 * L ? `, with ${percent(best[turn][1])}; at the top it has ${percent(p)}` : "";
+  const won = turn < 2 * L ? `, with *${percent(best[turn][1])}*; at the top it has *${percent(p)}*` : "";
   add("race", 9, "The race, read at every depth", turn ? `From ${placesOf(L)[turn]} on, ${said.at(-1)} leads${won}.` : `${said[0]} leads from the embedding to the top.`);
   draws.forEach(({ u, at, top: words, fits }, n) => {
     const [word, , exact] = words[at], falls = `falls on *${quoted(word)}*`, many = fits === 1 ? "Only one word fits" : fits ? `By these rules ${fits} words can come here` : "The next word";
     if (n) add("draw", 3.6, "And again, with the new word", `${many}: the number ${fixed(u, 2)} ${falls}.`, { n });
-    else add("draw", 5, "The draw", `A random number between 0 and 1, **${fixed(u, 2)}**, ${falls}${exact === null ? "" : `; its exact probability, by the rules of StoryWorld, is ${percent(exact)}`}.`, { n });
+    else add("draw", 5, "The draw", `A random number from 0 to 1, **${fixed(u, 2)}**, ${falls}${exact === null ? "" : `; its exact probability, by the rules of these stories, is ${percent(exact)}`}.`, { n });
   });
-  add("end", 4, "The text", `${draws.length} times through the machine: **${draws.length} more ${draws.length > 1 ? "words" : "word"}**.`);
+  add("end", 4, "The text", `${draws.length} times through the machine: **${draws.length} more words**. And so on.`);
   return all.map((step, i) => ({ ...step, i, from: total(all.slice(0, i).map(({ seconds }) => seconds)), layout: layout(step, L) }));
 }
 
@@ -453,7 +454,6 @@ function stageOn(canvas) {
         pen.text(String(j), X(j), yd - r - 14, size.number, { bold: isLast, alpha: seen * grow });
       }
       label("position", yd - r - 14, ink.quiet, "", seen * grow);
-      label("first angle", yd + 4, ink.quiet, "", seen * grow);
       return;
     }
     if (!is("scores", "weights", "fetch", "heads")) return;
@@ -614,7 +614,7 @@ function stageOn(canvas) {
     const last = s.last + n, { k } = now, middle = H * .5, rowY = is("tokens", "ids") ? middle : is("embed") ? lerp(middle, textY, part(p, 0, .14)) : is("end") ? lerp(textY, middle, split) : textY;
     tokens.forEach((token, j) => {
       const flows = j < run.length, x = flows ? lerp(rx + run[j][0], X(j), split) : X(j), y = flows ? lerp(ry + run[j][1] * big * 1.5, rowY, split) : rowY, own = pen.fitted(token, columns.word, isUpright ? foot - 14 : wide(j) - 10), isLast = j === last && !is("end"), isNew = j >= s.T;
-      if (split === 1 && X(j) - wide(j) / 2 < left - 4) return;
+      if (split === 1 && X(j) - wide(j) / 2 < left - 4) return void (j || pen.text("…", left - 8, rowY, 24));
       const looked = is("weights", "fetch") && !isNew ? s.weights(k, head)[j] * (is("weights") ? part(p, .3, .7) : 1) : 0, edge = split > .5 ? split * (is("tokens") ? part(p, .5, .75) : 1) : 0;
       const w = wide(j) - (isUpright ? 3 : 6), h = foot - (isUpright ? 6 : 4);
       pen.box(X(j) - w / 2, rowY - h / 2, w, h, 7, { fill: ink.soft, stroke: isLast ? ink.focus : ink.line, line: isLast ? 3 : 1.5, alpha: edge });
@@ -676,7 +676,7 @@ function player(el, model) {
   const data = () => model.get("data"), ask = asker({ model, el }), still = matchMedia("(prefers-reduced-motion: reduce)");
   const canvas = make("canvas", { role: "img" }), box = make("div", { class: "stage", tabindex: 0, role: "group", "aria-label": "The film; space plays, the arrow keys step", "data-lm-suppress-shortcuts": "true" }, canvas), stage = stageOn(canvas);
   const say = make("p", { class: "say" }), name = make("p", { class: "name" }), heard = make("p", { class: "unseen", role: "status" }), bar = make("div", { class: "bar" }), list = make("div", { class: "list" });
-  const time = make("input", { type: "range", min: 0, step: "any", "aria-label": "time" }), ticks = make("div", { class: "time" }, time), alert = make("p", { role: "alert" });
+  const time = make("input", { type: "range", class: "time", min: 0, step: "any", "aria-label": "time" }), alert = make("p", { role: "alert" });
   const play = make("button", { type: "button", class: "play" }, "Play"), back = make("button", { type: "button", class: "plain", "aria-label": "one step back" }, "◀"), on = make("button", { type: "button", class: "plain", "aria-label": "one step on" }, "▶");
   const field = make("input", { type: "text", autocomplete: "off", spellcheck: "false" }), own = make("fieldset", { class: "needs-kernel own" }, make("label", { class: "field" }, "Your own text", field, make("button", { type: "submit" }, "Run")));
   const state = { text: null, speed: 1, isPlaying: false };
@@ -742,7 +742,6 @@ function player(el, model) {
     stage.open(s, steps, state.block, state.head);
     state.said = -1;
     time.max = whole; // above the last moment: with a value too large the form could not be sent
-    ticks.replaceChildren(time, ...steps.slice(1).map(({ from }) => make("s", { style: `left: calc(8px + (100% - 16px) * ${from / whole})` })));
     list.replaceChildren(...steps.flatMap((step) => [make("button", { type: "button", onclick: () => { state.isPoster = false; seek(endOf(step)); run(false); } }, `${step.i + 1} ${step.name}`), make("span", {}, ...prose(step.say))]));
     const range = (n) => Array.from({ length: n }, (_, i) => [i, String(i)]), { L, H } = s.sizes;
     bar.replaceChildren(make("div", { class: "go" }, back, play, on), segments("Speed", "speed", [[.5, "½"], [1, "1"], [2, "2"]], state.speed, (speed) => { state.speed = speed; }),
@@ -773,7 +772,7 @@ function player(el, model) {
   }
 
   const view = frame(el, "One word through the machine", make("style", {}, LOOK),
-    name, say, box, ticks, bar, alert, make("details", {}, make("summary", {}, "All steps in words"), list), heard);
+    name, say, box, time, bar, alert, make("details", {}, make("summary", {}, "All steps in words"), list), heard);
   view.classList.add("one_word");
   play.addEventListener("click", () => run(!state.isPlaying));
   back.addEventListener("click", () => go(-1));
