@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -167,3 +168,8 @@ def test_a_record_offers_what_the_table_of_classes_holds_and_nothing_else(
         record(**{field: "mish"})
     monkeypatch.setitem(table, "mish", next(iter(table.values())))  # all that a new class needs
     assert getattr(record(**{field: "mish"}), field) == "mish"
+
+
+@pytest.mark.parametrize("record", [ModelConfig, TrainConfig])
+def test_an_editor_shows_what_each_field_means(record: type) -> None:
+    assert [f.name for f in dataclasses.fields(record) if not re.search(rf"\b{f.name}\b", record.__doc__)] == []

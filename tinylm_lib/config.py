@@ -110,6 +110,29 @@ class RopeScaling(Record):
 class ModelConfig(Record):
     """Every choice and size of one model.
 
+    vocab_size: V, number of token ids. max_seq_len: longest sequence that it sees, in tokens.
+    d_model: C, width of the residual stream. n_layers: number of blocks.
+    n_heads, n_kv_heads: H query heads and G key-value heads, default as many. d_head: D, width of
+    one head, default d_model / n_heads.
+    d_ff: F, inner width of the feed-forward; default the multiple of d_ff_multiple_of nearest to
+    its ratio times d_model.
+
+    block: where the norms are, `pre_norm` or `post_norm`. norm: `rms` or `layer`, with
+    norm_eps added inside the root.
+    position: how the model knows word order; with `rotary`, rope_layout says which coordinates are
+    a pair, rope_base is the base of the frequencies, and rope_scaling stretches the slow ones.
+    ffn: which feed-forward, such as `swiglu`.
+    qkv_bias, o_bias, ffn_bias: which linear maps have biases. qk_norm: normalise each query and key
+    head before the rotation.
+    tie_embeddings: the embedding matrix is the output head, too. scale_embeddings: multiply
+    embeddings by sqrt(d_model).
+
+    init: the rule of the initial weights; init_std: the standard deviation of embeddings, and with
+    `normal` and `gpt2` of all matrices.
+    embedding_dropout, attention_dropout, ffn_dropout, residual_dropout: the probability to drop
+    a number of the embedded input, of the attention weights, at the end of the feed-forward, of
+    what a block adds to the stream.
+
     Sizes left at None are derived, so that a built config has none left.
     Raises ValueError, which names the field and the value and says what to do, for sizes that
     cannot work and for unknown names.
@@ -198,7 +221,23 @@ def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
 
 @dataclass(frozen=True)
 class TrainConfig(Record):
-    """How a model is trained: batches, optimizer, schedule and precision."""
+    """How a model is trained: batches, optimizer, schedule and precision.
+
+    total_steps: updates in the whole run. batch_size: sequences of seq_len tokens per backward
+    pass, of all processes together. micro_steps: backward passes per update.
+    optimizer: of the blocks' matrices, with the peak learning rate matrix_lr; everything else gets
+    AdamW with embedding_lr.
+    schedule: how the rates fall after warmup_steps updates of linear warm-up, to the fraction floor
+    of their peaks.
+    weight_decay: of everything but gains and biases. momentum: Muon's. beta1, beta2, adam_eps:
+    AdamW's decay of its two moments, and its guard against division by zero.
+    clip_norm: largest global gradient norm; None never clips. recompute: compute activations again
+    in the backward pass instead of keeping them.
+    precision: of products; `auto` is bf16 where there are instructions for it.
+    seed: of the initial weights and of the batches.
+
+    Raises ValueError, which names the field and the value.
+    """
 
     total_steps: int = option(1550, "updates in the whole run", low=1)
     batch_size: int = option(8, "sequences per backward pass, of all processes together", low=1)

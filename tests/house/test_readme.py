@@ -13,7 +13,7 @@ from support.hub import trained
 
 from tinylm_classroom.folders import lessons
 from tinylm_classroom.page.command import main as write_page
-from tinylm_lib import ModelConfig, TransformerLM, save_hf, storyworld
+from tinylm_lib import ModelConfig, TransformerLM, load_model, save_hf, storyworld
 from tinylm_lib.__main__ import parser
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.pretrained import load_pretrained
@@ -60,7 +60,10 @@ def test_every_flag_of_a_command_exists(command: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A working folder with what the blocks open: a text, a run's log, a model of Hugging Face."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / "stories.txt").write_text(storyworld.corpus(300, seed=5), "utf-8")
+    (code,) = re.findall(r'^python -c "(.*)"$', SHELL, re.M)
+    subprocess.run([sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    named = set(re.findall(r"\b(\w+\.txt)\b", SHELL + "".join(BLOCKS))) - {"fineweb.txt", "constraints.txt"}
+    assert named <= {path.name for path in folder.iterdir()}
     log = folder / "work/runs/last/log.jsonl"
     log.parent.mkdir(parents=True)
     log.write_text('{"update": 1, "loss": 3.5}\n{"update": 2, "loss": 3.0}\n{"update": 2, "validation_loss": 3.1}\n')
@@ -78,6 +81,12 @@ def test_a_block_of_python_runs(block: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     if losses := re.findall(r": (\d\.\d+) nats", done.stdout):  # the fine-tuning
         assert len(losses) == 3 and min(map(float, losses)) > 0.3
+        (command,) = [c for c in COMMANDS if c.startswith("train --from storyworld")]
+        line = [sys.executable, "-m", "tinylm_lib", *shlex.split(command)]
+        subprocess.run(line, cwd=folder, env=environment, capture_output=True, check=True)
+        in_python, by_command = (load_model(folder / name)[0] for name in ("work/tuned", "work/runs/tuned"))
+        for weights, others in zip(in_python.parameters(), by_command.parameters(), strict=True):
+            torch.testing.assert_close(weights, others)
     if "save_hf" in block:
         assert (folder / "work/my_model/config.json").is_file()
 
@@ -85,6 +94,14 @@ def test_a_block_of_python_runs(block: str, folder: Path) -> None:
 def test_fine_tuning_takes_25_lines() -> None:
     (block,) = [block for block in RUNNING if "FINE_TUNING" in block]
     assert len([line for line in block.splitlines() if line.strip()]) <= 25
+
+
+def test_the_core_is_as_long_as_it_says() -> None:
+    (text,) = re.findall(r"^## How to read it\n(.*?)^## ", ENGINEERS, re.M | re.S)
+    files = list(dict.fromkeys(re.findall(r"`([\w/]+\.py)`", text)))
+    lines = sum(len((ROOT / "tinylm_lib" / file).read_text("utf-8").splitlines()) for file in files)
+    assert len(files) == 11 and "These eleven files are the core, about 2,000 lines" in text
+    assert 1_900 <= lines <= 2_100, lines
 
 
 def test_the_first_numbers_are_those_of_the_model_and_the_course() -> None:

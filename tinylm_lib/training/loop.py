@@ -153,8 +153,8 @@ def train(
     first_step: int = 1,
     team: Alone = ALONE,
 ) -> Iterator[Step]:
-    """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged,
-    saved or checked.
+    """Update the model until total_steps, yielding a `Step` after each update. Nothing happens
+    until it is iterated; nothing is logged, saved or checked.
 
     batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed
     run continues.

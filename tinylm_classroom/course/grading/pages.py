@@ -28,7 +28,7 @@ LOOKS = {
     "could not be run": ("!", "could not be run", "stop"),
 }
 SIGNS = {word: (sign, tone) for sign, word, tone in LOOKS.values()}
-ATTEMPTED = ("right", "mistake", "not right")
+CHECKED = ("right", "mistake", "not right")
 # The headline of a mistake whose first sentence is too long for one, or different for each student.
 GENERAL = {"raises an error": "The function raises an error.", "": "The result is not right."}
 TOUCHED = "⚑"  # marks code that tried to change something outside of itself

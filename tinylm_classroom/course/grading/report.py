@@ -14,7 +14,7 @@ from tinylm_lib.files import whole_file
 from ...display.cards import unmarked
 from ...exercises import EXERCISES
 from .marks import Mark, stopped
-from .pages import ATTEMPTED, Pages, in_order
+from .pages import CHECKED, Pages, in_order
 
 FORMULA = ("=", "+", "-", "@")  # a spreadsheet computes a cell that begins with one of these
 
@@ -78,7 +78,7 @@ def _csv(rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_table(marks: Sequence[Mark]) -> str:
-    """A line for each student, right of attempted in each lesson and in all; below them what needs
+    """A line for each student, right of checked in each lesson and in all; below them what needs
     a look.
     """
     lessons = sorted({mark.lesson for mark in marks if mark.lesson})
@@ -86,10 +86,13 @@ def as_table(marks: Sequence[Mark]) -> str:
     for student in dict.fromkeys(mark.student for mark in in_order(marks)):
         mine = [mark for mark in marks if mark.student == student]
         parts = [[mark for mark in mine if mark.lesson == lesson] for lesson in lessons]
-        rows.append([in_a_line(student), *map(_right_of_attempted, [*parts, mine])])
+        rows.append([in_a_line(student), *map(_right_of_checked, [*parts, mine])])
     width = max(len(row[0]) for row in rows)
     lines = [f"{first:<{width}}" + "".join(f"{cell:>9}" for cell in rest) for first, *rest in rows]
-    lines.append("\nright/attempted of all exercises; - is a lesson that was not handed in")
+    lines.append(
+        "\nright/checked of all exercises; what could not be run is not checked, but named below; "
+        "- is a lesson that was not handed in"
+    )
     problems = [
         (*_place(mark, exercises), mark.says) for mark, exercises in stopped(in_order(marks))
     ]
@@ -117,11 +120,11 @@ def in_a_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _right_of_attempted(marks: Sequence[Mark]) -> str:
+def _right_of_checked(marks: Sequence[Mark]) -> str:
     right = sum(mark.verdict == "right" for mark in marks)
-    attempted = sum(mark.verdict in ATTEMPTED for mark in marks)
+    checked = sum(mark.verdict in CHECKED for mark in marks)
     exercises = sum(bool(mark.exercise) for mark in marks)
-    return f"{right}/{attempted} of {exercises}" if marks else "-"
+    return f"{right}/{checked} of {exercises}" if marks else "-"
 
 
 def _write(path: Path, text: str) -> Path:

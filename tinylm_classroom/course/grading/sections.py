@@ -14,6 +14,7 @@ from .marks import Mark
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 # in a note's usual answers: - *the answer* (`name of the mistake`): the reply
 _NAMED = re.compile(r"\(`([^`]+)`")
+_ELSEWHERE = re.compile(r"\(`([^`]+)`.*\bsection (\d+)")  # the reply sends to another section
 
 
 class Section(NamedTuple):
@@ -36,6 +37,8 @@ def find_sections(notebooks: Path = NOTEBOOKS) -> dict[tuple[str, str], Section]
         lesson = ""
         section = None
         note = ""
+        numbered: dict[str, Section] = {}
+        elsewhere: dict[str, str] = {}
         place = 0
         for cell in nbformat.read(path, as_version=4).cells:
             tags = cell.metadata.get("tags", [])
@@ -51,11 +54,15 @@ def find_sections(notebooks: Path = NOTEBOOKS) -> dict[tuple[str, str], Section]
                     lesson = text if level == "#" else lesson
                     if level == "##":
                         section = Section(lesson, text, f"{path.stem}.html#part-{place}")
+                        numbered[text.partition(".")[0]] = section
                         found |= {(path.stem[:2], name): section for name in _NAMED.findall(note)}
+                        elsewhere |= dict(_ELSEWHERE.findall(note))
                     note = ""
                     place = place + 1
             if section and "exercise" in tags:
                 found[path.stem[:2], cell.metadata["tinylm"]["name"]] = section
+        for name, number in elsewhere.items():
+            found[path.stem[:2], name] = numbered.get(number, found[path.stem[:2], name])
     return found
 
 

@@ -28,6 +28,7 @@ def test_the_table_has_a_line_for_each_student_and_then_what_could_not_be_run():
         ["bob", "0/1", "of", "2", "-", "0/1", "of", "2"],
         ["cem", "-", "-", "0/0", "of", "0"],
     ]
+    assert lines[5][:1] == ["right/checked"] and "what could not be run is not checked" in as_table(MARKS)
     assert "ann 06 rotate: it did not end" in as_table(MARKS) and "cem: a.ipynb: it cannot" in as_table(MARKS)
 
 

@@ -1,5 +1,7 @@
 """Each exercise has a section of its lesson, under the site's anchor; a note leads a mistake to another one."""
 
+import re
+
 import nbformat
 from nbformat import v4
 
@@ -24,7 +26,10 @@ def test_every_exercise_has_a_section_where_the_site_has_it():
 
 
 def test_a_mistake_that_a_note_names_is_answered_there(tmp_path):
-    note = "**Usual answers.**\n- *without the root* (`unscaled`): why?\n- *4* (the prediction's choice): no"
+    note = (
+        "**Usual answers.**\n- *without the root* (`unscaled`): why?\n- *4* (the prediction's choice): no\n"
+        "- *rows* (`over queries`): What does section 2 say?\n- *all* (`no mask`): See section 7."
+    )
     cells = [
         v4.new_markdown_cell("# 05 Attention\n**Why?**"),
         v4.new_markdown_cell(note, metadata={"tags": ["note"]}),
@@ -37,7 +42,20 @@ def test_a_mistake_that_a_note_names_is_answered_there(tmp_path):
     nbformat.write(v4.new_notebook(cells=cells), tmp_path / "solutions" / "05_attention.ipynb")
     sections = find_sections(tmp_path)
     assert answer_to(Mark("a", "05", "attention", "mistake", "unscaled"), sections).heading == "1. The root"
+    for name, heading in (("over queries", "2. The mask"), ("no mask", "1. The root")):
+        assert answer_to(Mark("a", "05", "attention", "mistake", name), sections).heading == heading
     other = answer_to(Mark("a", "05", "attention", "mistake", "transposed"), sections)
     assert tuple(other) == ("05 Attention", "2. The mask", "05_attention.html#part-3")
     assert answer_to(Mark("a", "", "", "could not be run"), sections) is None
     assert find_sections(tmp_path / "solutions") == {}
+
+
+def test_where_a_note_sends_to_a_section_the_mistake_is_answered_there():
+    sections = find_sections()
+    sent = [
+        (path.stem[:2], *found)
+        for path in sorted(NOTEBOOKS.glob("source/[0-9][0-9]_*.py"))
+        for found in re.findall(r"^# - .*\(`([^`]+)`.*\bsection (\d+)", path.read_text("utf-8"), re.M)
+    ]
+    assert ("05", "no scale", "5") in sent
+    assert not [(lesson, name) for lesson, name, n in sent if not sections[lesson, name].heading.startswith(f"{n}. ")]
