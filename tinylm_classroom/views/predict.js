@@ -1,7 +1,7 @@
 // A question before the run: an answer is judged here, so that it works with a kernel and in a page without one.
 
 const MOST = 4; // so many cells are covered: those that are seen together with the question
-const NEVER = ".predict, h1, h2, h3, h4, [data-mime-type='application/vnd.jupyter.error']";
+const NEVER = ".predict, .jp-MarkdownOutput :is(h1, h2, h3, h4), [data-mime-type='application/vnd.jupyter.error']";
 const ASKED = ".jp-Cell:has(.tinylm-view.predict[data-open])";
 const COVERED = `:is(${Array.from({ length: MOST }, (_, n) => ASKED + ` + .jp-Cell:not(:has(${NEVER}))`.repeat(n + 1)).join()})`;
 const ANSWER = `
