@@ -21,7 +21,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all bench weights notebooks site slides portable colab seeds clean set-up-lab set-up-test
+.PHONY: help lab doctor grade train test test-all bench weights notebooks site slides portable colab seeds clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -29,6 +29,12 @@ help: ## list these targets
 
 lab: set-up-lab ## open the course in JupyterLab on your own copies: make lab ARGS="05 --work ~/tinylm"
 	@$(PY) -m tinylm_lib lab $(ARGS)
+
+doctor: set-up-lab ## look for the usual problems, and say what to do
+	@$(PY) -m tinylm_lib doctor
+
+grade: set-up-lab ## grade submitted notebooks: make grade ARGS="FOLDER"; more with ARGS="--help"
+	@$(PY) -m tinylm_lib grade $(ARGS)
 
 train: set-up-lab ## train a model on StoryWorld for about a minute, options in ARGS: make train ARGS="--help"
 	@$(PY) -m tinylm_lib train $(ARGS)

@@ -365,7 +365,10 @@ def summary(chosen: dict[str, Part], n_slowest: int, skipped: list[str]) -> int:
     passed = counts["passed"]
     failed = counts["failed"] + counts["error"]
     bad = [name for name, part in chosen.items() if part.status != "ok"]
-    print(f"{passed} passed, {failed or len(bad)} failed")
+    if any(part.status == "interrupted" for part in chosen.values()):
+        print(f"{passed} passed, {failed} failed, interrupted: the rest was not run")
+    else:
+        print(f"{passed} passed, {failed or len(bad)} failed")
     return 1 if bad else 0
 
 

@@ -17,7 +17,7 @@ from tinylm_lib.pretrained import load_model
 
 pytestmark = pytest.mark.browser
 
-TOTAL = 40_000  # tokens: about a second
+TOTAL, LONG = 40_000, 4_000_000  # tokens: about a second, and a minute
 # The losses of n updates with settings from the start, or with those of `later` from the second update on.
 LOSSES = """([settings, seed, n, later]) => {
   const source = tinylmLearning.storiesOf(options.rules, options.data.entropies);
@@ -42,6 +42,10 @@ PASTE = """([text, times]) => {
   data.setData("text", text.repeat(times));
   document.querySelector("textarea").dispatchEvent(event);
 }"""
+HIDE = """(isHidden) => {
+  Object.defineProperty(document, "hidden", { get: () => isHidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 CHANGES = [{"causal": False}, {"residual": False}, {"norm": False}, {"rate": 10}, {"batch": 1}, {"optimizer": "adamw"}]
 BAD_TEXTS = {
     "": "The text is empty",
@@ -53,10 +57,14 @@ BAD_TEXTS = {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp("site") / "learn.html"
+    return written(tmp_path_factory.mktemp("site") / "learn.html", TOTAL)
+
+
+def written(path: Path, total: int) -> str:
+    """The address of the page, whose model learns from so many tokens."""
     html = learn_page()
     assert html.count('"isPage": true') == 1
-    path.write_text(html.replace('"isPage": true', f'"isPage": true, "restMs": 1, "total": {TOTAL}'), encoding="utf-8")
+    path.write_text(html.replace('"isPage": true', f'"isPage": true, "restMs": 1, "total": {total}'), encoding="utf-8")
     return path.as_uri()
 
 
@@ -84,6 +92,21 @@ def finish(page: Page) -> None:
 
 def loss_of(page: Page) -> float:
     return float(re.search(r"loss is (\d\.\d\d)", page.locator(".say").inner_text())[1])
+
+
+def test_it_pauses_while_its_tab_is_hidden(open_exported, tmp_path):
+    page = open_exported(written(tmp_path / "learn.html", LONG))
+    seen = page.locator(".facts b").first
+    press(page, "Start learning")
+    expect(seen).not_to_have_text("0")
+    page.evaluate(HIDE, True)
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    stood = seen.inner_text()
+    page.wait_for_timeout(300)
+    assert seen.inner_text() == stood
+    page.evaluate(HIDE, False)
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    expect(seen).not_to_have_text(stood)
 
 
 def test_it_waits_then_learns_and_says_how_far_it_is_and_what_it_remembers(open_learning):

@@ -21,9 +21,9 @@ def test_the_film_shows_what_the_readme_says(chromium: Browser, tmp_path: Path) 
         for step in stops:
             view.page.evaluate(pictures.SEEK, [step, 0.9999])
             told.append(view.locator(".say").inner_text())
-    assert any("“Mia” gets 94 %" in text for text in told) and "gives *Mia* 94 % of its weight" in README
-    assert any("Read now, it says “He”, 92 %" in text for text in told) and "would be *He*" in README
-    assert any("“She” gets 100 %" in text for text in told)
+    assert any("“Mia” gets 94 %" in text for text in told) and "it gives *Mia* 94 % of" in README
+    assert any("Read now, it says “He”, 92 %" in text for text in told) and "expect *He* next" in README
+    assert any("“She” gets 100 %" in text for text in told) and "is *She*, 100 % sure" in README
     assert "its exact probability, by the rules of StoryWorld, is 100 %" in told[-1]
 
 

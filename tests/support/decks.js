@@ -28,6 +28,11 @@ async ({index, least}) => {
       const cut = Math.max(node.scrollWidth - node.clientWidth, node.scrollHeight - node.clientHeight);
       if (/auto|scroll|hidden/.test(getComputedStyle(node).overflow) && cut > 1.5) say(`the ${kind(node)} is cut by`, cut);
     }
+    const controls = [...leaf.querySelectorAll(".segments label, button, .body input:not([type=radio], [type=checkbox])")].filter(seen).map(node => [node, node.getBoundingClientRect()]);
+    controls.forEach(([one, a], i) => controls.slice(i + 1).forEach(([other, b]) => {
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left), high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (!one.contains(other) && wide > 2 && high > 2) say(`${words(other.textContent)} covers ${words(one.textContent)} by`, wide / scale);
+    }));
     const texts = document.createTreeWalker(leaf, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
       const node = texts.currentNode, parent = node.parentElement;

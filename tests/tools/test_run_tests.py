@@ -76,6 +76,15 @@ def test_it_stops_in_time_with_a_summary(run) -> None:
     assert said.endswith("\n4 passed, 2 failed\n")
 
 
+def test_what_is_interrupted_has_not_failed(run, monkeypatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_tests, "follow", interrupted)
+    code, said = run(style=[says("")], tests=[says(PASSES)])
+    assert code == 1 and said.endswith("\n0 passed, 0 failed, interrupted: the rest was not run\n")
+
+
 def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
     command = [sys.executable, run_tests.__file__, "tsets"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -24,6 +24,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tinylm_classroom.commands import PROGRAMS
 from tinylm_classroom.course import lab
 
 if sys.version_info >= (3, 11):
@@ -412,6 +413,8 @@ def test_make_alone_lists_the_targets():
         *(
             "help",
             "lab",
+            "doctor",
+            "grade",
             "train",
             "test",
             "test-all",
@@ -486,6 +489,14 @@ with subprocess.Popen(lab, stderr=subprocess.PIPE, text=True) as server:
 if shutil.which("g++"):
     torch.compile(lambda x: x.sin() + 1)(torch.ones(3))
 """
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_starts_with_what_the_lab_installs(name):
+    others = {"jupytext", "pytest", "hypothesis", "transformers", "playwright"}  # of the extras `course` and `test`
+    module = f"tinylm_classroom.{PROGRAMS[name][0]}"
+    code = f"import sys; sys.modules |= dict.fromkeys({others}); import {module}"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 @needs_make

@@ -123,8 +123,8 @@ def never_ran(function: Callable[..., Any]) -> str:
         ast.parse(textwrap.dedent(texts[-1]) if texts else "")
     except SyntaxError as error:
         return (
-            f"The newest cell that defines `{name}` did not run: {error.msg}, in its line "
-            f"{error.lineno}. So this is about the function of before. Correct the line, run the "
+            f"The newest cell with `{name}` has a syntax error in its line {error.lineno}: "
+            f"{error.msg}. What is checked is the version before it. Correct the line, run the "
             "cell, and check again."
         )
     return ""

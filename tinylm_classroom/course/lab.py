@@ -60,8 +60,11 @@ _OFFLINE = (
 )
 NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 # With its state a view lives in a notebook that is opened again; without it only its picture is
-# there.
-SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
+# there. What is written about an exercise stays inside its cell.
+SETTINGS = {
+    "@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True},
+    "@jupyterlab/notebook-extension:tracker": {"codeCellConfig": {"lineWrap": True}},
+}
 # The first time JupyterLab shows the contents of the lesson in the place of the list of files.
 CONTENTS = {"collapsed": False, "visible": True, "current": "@jupyterlab/toc:plugin"}
 FIRST_LAYOUT = {
@@ -257,7 +260,7 @@ def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
 
 def _environment(work: Path) -> dict[str, str]:
     """The caller's variables, caches in the work folder where unset, and settings: no pop-up, views
-    are saved.
+    are saved, long lines wrapped, unknown names explained.
     """
     cache = work / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
@@ -279,13 +282,16 @@ def _environment(work: Path) -> dict[str, str]:
     settings.mkdir(parents=True, exist_ok=True)
     for name, content in (
         ("page_config", NO_ANNOUNCEMENTS),
-        ("default_setting_overrides", SAVED_VIEWS),
+        ("default_setting_overrides", SETTINGS),
     ):
         write_whole(settings / f"{name}.json", json.dumps(content).encode())
     layout = cache / CACHES["JUPYTER_CONFIG_DIR"] / "lab" / "workspaces" / LAYOUT_FILE
     if not layout.exists():  # later it is as the student left it
         layout.parent.mkdir(parents=True, exist_ok=True)
         write_whole(layout, json.dumps(FIRST_LAYOUT).encode())
+    startup = cache / CACHES["IPYTHONDIR"] / "profile_default" / "startup" / "tinylm.py"
+    startup.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(startup, Path(__file__).with_name("kernel_startup.py").read_bytes())
     paths = [str(settings.parent), environment.get("JUPYTER_CONFIG_PATH", "")]
     return environment | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 

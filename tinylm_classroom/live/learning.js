@@ -130,7 +130,7 @@ function serveLearning() {
     }
   };
 }
-const TOTALS = [1e6, 4e6]; // tokens of a run of about a minute, without and with SIMD
+const TOTALS = [6.5e5, 3.6e6]; // tokens of a run of about a minute, without and with SIMD
 const hasSimd = () => typeof WebAssembly === "object" && simdArithmetic(new WebAssembly.Memory({ initial: 1 })) !== null;
 
 /** Resolves when messages that wait have had their turn. */

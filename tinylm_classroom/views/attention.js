@@ -1,6 +1,5 @@
 // Attention in stages: from q, k and v to scores, weights and the mixture, one head at a time or all heads at once.
 
-const STAGES = ["scores", "scaled", "masked", "weights", "mixed"];
 const SHARES = ["weights", "mixed"];
 const MOST_TOKENS = 32; // as in attention.py
 const LEVELS = 10; // shades in a small map
@@ -63,7 +62,7 @@ const CARD = `
   .maps :is(.asks, .ring) { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
   .maps .asks { stroke: var(--focus) }
   @media (forced-colors: active) { tbody td.on { outline: 3px solid var(--focus); forced-color-adjust: none } .strips rect { fill: CanvasText } }
-  @container (min-width: 640px) { .title + .segments { position: absolute; right: 84px; top: -5px } .title + .segments legend { display: none } .reveal & .title + .segments { right: 0 } }
+  @container (min-width: 640px) { .title + .segments { position: absolute; right: 84px; top: -5px } .title + .segments legend { display: none } .reveal & .title + .segments { right: 0; top: 0 } }
   @container (max-width: 720px) { .say { min-height: 2.7em } table { --names: 120px } .sentence { line-height: 1.75 } }
   @container (max-width: 600px) {
     .scroll { padding-right: 2px; margin-right: 0 }
@@ -229,7 +228,7 @@ function mount(el, model, kept, send) {
       scores: () => [strip(`q of ${named(tokens[i])}, ${D} numbers`, a, tallest([a, b])), strip(`k of ${named(tokens[j])}`, b, tallest([a, b])),
         strip(`their products, which add up to **${fixed(dot(a, b), 1)}**`, products, tallest(products))],
       mixed: () => [...top.map(([x, at], n) => strip(`${fixed(x, 2)} × v of ${named(tokens[at])}`, parts[n], limit)),
-        strip(`all ${i + 1} weighted values added up: what ${named(tokens[i])} takes with it`, mixed[h][i], limit)],
+        strip(`all ${i + 1} added up: what ${named(tokens[i])} takes`, mixed[h][i], limit)],
     }[state.stage]?.() ?? []));
   }
 
@@ -300,7 +299,7 @@ function mount(el, model, kept, send) {
   const known = Array.from({ length: depth }, (_, n) => n).filter((n) => live || layers[n]), maps = {};
   const pick = (n, h) => show({ layer: n, head: h });
   const map = (n, h) => {
-    const { asks, node } = (maps[`${n}.${h}`] = small(layer(n).weights[h], told));
+    const { node } = (maps[`${n}.${h}`] = small(layer(n).weights[h], told));
     const tells = rows.length ? percent(toldShare(n, h)) : "";
     const input = make("input", { type: "radio", name: "map", value: `${n}.${h}`, "aria-label": `layer ${n}, head ${h}${tells && `, ${tells} to the ringed words`}`, onchange: () => pick(n, h) });
     return make("label", {}, input, node, make("span", {}, tells));

@@ -3,11 +3,14 @@ and how many of its stories are possible.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
 from tinylm_classroom.course.handout import find_chromium
+from tinylm_classroom.course.learn import learn_page
 from tinylm_classroom.live.scripts import learning_script
 from tinylm_classroom.live.stories import stories_record
 from tinylm_classroom.views.watch_learning import SEED, story_levels
@@ -20,6 +23,13 @@ N_STORIES = 200
 # The losses that should be reached, in nats per token: after so many seconds with and without SIMD.
 SOON = {1.2: (4.0, 15.0), 1.0: (7.0, 30.0)}
 LOW = (0.69, 0.75)  # nats per token, after SECONDS
+WATCHED = 20  # seconds
+LONGEST = 50  # ms
+TASKS = """() => {
+  globalThis.tasks = [];
+  const seen = (list) => tasks.push(...list.getEntries().map(({ duration }) => duration));
+  new PerformanceObserver(seen).observe({ type: "longtask" });
+}"""
 # Resolves to points [seconds of updates, loss of new stories], the loss on 300 held-out stories,
 # the tokens until then, and stories.
 SCRIPT = """
@@ -56,6 +66,12 @@ def learning(s: Settings) -> Iterator[Row]:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for way, allow_simd in enumerate((True, False)):
             yield from rows(way, run(browser, allow_simd, SECONDS))
+        tasks = tasks_of_page(browser, WATCHED)
+        bar = seconds_bar(0.0)._replace(limit=LONGEST)
+        note = f"in {WATCHED} s; {len(tasks)} of 50 ms or more"
+        yield Row(
+            "longest task of the page meanwhile", max(tasks, default=0), "ms", bar=bar, note=note
+        )
         browser.close()
 
 
@@ -93,6 +109,24 @@ def run(browser: Browser, allow_simd: bool, seconds: float) -> dict[str, Any]:
     found = page.evaluate(SCRIPT, given)
     page.close()
     return found
+
+
+def tasks_of_page(browser: Browser, seconds: float) -> list[float]:
+    """The milliseconds of each task of 50 or more in a page whose worker learns for so long."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "learn.html"
+        path.write_text(learn_page(), encoding="utf-8")
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.goto(path.as_uri())
+        start = page.get_by_role("button", name="Start learning", exact=True)
+        start.wait_for()
+        page.wait_for_timeout(2000)  # what comes before is loading
+        page.evaluate(TASKS)
+        start.click()
+        page.wait_for_timeout(1000 * seconds)
+        tasks = page.evaluate("globalThis.tasks")
+        page.close()
+    return tasks
 
 
 ROWS = {"learning": learning}

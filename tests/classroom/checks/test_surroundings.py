@@ -82,3 +82,11 @@ def test_a_cell_that_did_not_parse_is_named(cells, said):
     exec("def softmax(x, dim):\n    return 0", names)
     assert said in never_ran(names["softmax"]) and bool(said) == bool(never_ran(names["softmax"]))
     assert never_ran(len) == ""
+
+
+def test_a_first_attempt_that_did_not_parse_gets_one_card(capsys):
+    names = {"In": ["def softmax(x, dim):\n    raise NotImplementedError", SHELL[2]]}
+    exec(names["In"][0], names)
+    check("softmax", names["softmax"])
+    said = capsys.readouterr().out
+    assert "syntax error in its line 2" in said and "not attempted" not in said

@@ -209,7 +209,13 @@ def test_what_is_set_stays_and_the_rest_is_kept_in_the_work_folder(monkeypatch, 
     assert also == "/also"
     assert json.loads((Path(course) / "labconfig" / "page_config.json").read_text()) == lab.NO_ANNOUNCEMENTS
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", course)
-    assert _get_overrides(course) == (lab.SAVED_VIEWS, "")  # what JupyterLab reads, without an error
+    assert _get_overrides(course) == (lab.SETTINGS, "")  # what JupyterLab reads, without an error
+    said = subprocess.run(
+        [sys.executable, "-m", "IPython", "--colors=NoColor", "-c", "look_for(3)"],
+        env={**os.environ, "IPYTHONDIR": environment["IPYTHONDIR"]}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "NameError: name 'look_for' is not defined" in said.stdout
+    assert "If look_for comes from an earlier cell" in said.stdout and "Run All Above" in said.stdout
 
 
 def test_make_keeps_the_same_caches_in_the_same_place():

@@ -31,8 +31,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jupytext
-
 FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
 HEADER = re.compile(r"# %%(?= |$)")
 HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
@@ -85,6 +83,8 @@ def read_lesson(path: Path) -> Lesson:
         raise ValueError(f"{path.name}:1: {says}")
     text = path.read_text(encoding="utf-8")
     lines = [number for number, line in enumerate(text.split("\n"), 1) if HEADER.match(line)]
+    import jupytext  # of the extra `course`; decks and grading need only what stands below
+
     nodes = jupytext.reads(text, fmt="py:percent").cells
     if not nodes or len(lines) != len(nodes):
         says = "begin with a `# %%` header, and let no string hold a line that looks like one"
