@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from playwright.sync_api import expect
-from support.browser import ROOT, SAMPLE, build_lesson, findings
+from support.browser import CELLS, NOTEBOOK, ROOT, SAMPLE, build_lesson, findings
 
 from tinylm_classroom.course import lab
 from tinylm_classroom.course.lesson.cover import cover
@@ -154,6 +154,13 @@ predict("What is half of 4?", key=lambda: 2, number="of it", within=0, because="
 # %%
 print("two halves")
 
+# %% [markdown]
+# So each half is a two.
+
+# %% [markdown]
+# ## 2. On
+# It goes on.
+
 # %%
 print("and on")
 """
@@ -175,12 +182,33 @@ def test_what_answers_a_prediction_is_covered_until_a_guess_with_a_kernel_and_wi
     expect(shown).to_be_visible()
     expect(on).to_be_visible()
     expect(printed).to_be_hidden()
+    code, told = (lesson.page.get_by_text(text).last for text in ('print("two halves")', "So each half is a two."))
+    expect(told).to_be_hidden()
+    expect(code).to_be_hidden()
     lesson.screenshots("covered")
     before = on.bounding_box()["y"]
     lesson.page.get_by_label("Your guess").fill("3")
     lesson.page.get_by_role("button", name="Check my guess").click()
-    expect(printed).to_be_visible()
+    for part in (printed, code, told):
+        expect(part).to_be_visible()
     expect(shown).to_be_hidden()
     verdict = lesson.page.locator(".verdict").bounding_box()["height"]
     assert on.bounding_box()["y"] - before < verdict + 60  # only the verdict takes room
     assert findings(lesson.page, ".tinylm-view.predict") == []
+
+
+@pytest.mark.parametrize("keys", ["Shift+Enter", "Control+Enter"])
+def test_the_keys_that_run_a_cell_do_so_from_a_view_which_keeps_what_was_guessed(open_lesson, tmp_path, keys):
+    lesson = open_lesson(build_lesson(tmp_path / "course", ASKS), SAMPLE)
+    lesson.run_all()
+    active, count = f"{NOTEBOOK}.content.activeCellIndex", f"{CELLS}[2].execution_count"
+    button, field = lesson.page.get_by_role("button", name="Check my guess"), lesson.page.get_by_label("Your guess")
+    field.fill("1/2")
+    for part in (button, field):
+        part.click()
+        place, before = lesson.page.evaluate(f"[{active}, {count}]")
+        lesson.page.keyboard.press(keys)
+        lesson.page.wait_for_function(f"before => {count} > before", arg=before)
+        assert lesson.page.evaluate(active) == place + (keys == "Shift+Enter")
+        expect(lesson.page.locator(".verdict")).to_contain_text("Too low, by a factor of about 4.0.")
+        expect(lesson.page.get_by_role("button", name="Show what comes next")).to_be_hidden()

@@ -116,7 +116,7 @@ def test_it_waits_then_learns_and_says_how_far_it_is_and_what_it_remembers(open_
     finish(page)
     assert 1.2 < loss_of(page) < 2.0  # below the word before, after 40,000 words
     expect(page.locator(".say")).to_contain_text("better than knowing the word before (2.09)")
-    expect(page.locator(".say")).to_contain_text("% of pronouns")
+    expect(page.locator(".say")).to_contain_text("% of the pronouns")
     expect(page.locator(".key")).not_to_contain_text("recorded")  # nothing is broken
     dot, top = page.locator(".dot").get_attribute("cy"), page.locator(".loss").get_attribute("d")
     assert abs(float(dot) - float(top.split()[-1])) < 0.1
@@ -233,6 +233,8 @@ def test_a_text_of_one_s_own_is_learned_letter_by_letter_and_a_huge_one_is_cut(o
     page.evaluate(PASTE, [huge, 50_000_000 // len(huge)])
     expect(page.get_by_text("the first 2.00 million are used")).to_be_visible()
     press(page, "Learn this text")
+    expect(page.get_by_role("status").filter(has_text="It learns from this text now")).to_be_visible()
+    expect(page.locator(".curve")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Train on")).to_be_visible()
     expect(page.locator(".say")).to_contain_text("Nobody knows the floor of this text")
     expect(page.locator(".key")).to_contain_text("from which it never learns")

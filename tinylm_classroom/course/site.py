@@ -9,7 +9,7 @@ python -m tinylm_lib site [NN ...] [--to FOLDER]
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -78,7 +78,11 @@ SEARCH = (
 PROGRESS = (
     '<p class="progress quiet" hidden><span></span> <button type="button">Forget</button></p>'
 )
-COVERED = "Guess first, or show what answers it"
+COVERED = (
+    '<details class="answers"><summary>Guess first, or show what answers it</summary>{}</details>'
+)
+# a heading or an exercise
+ENDS_COVER = re.compile(r"^#{2,6} \w|\A# Exercise ", re.M)
 LISTED = re.compile(r'<h2 id="(.*?)">(.*?)</h2>', re.S)
 HOME = (
     f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
@@ -226,6 +230,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
     prose = Prose()
     modules = set()
     shown = []
+    cells = []
     texts = [""]
     codes = [""]
     markdown = MarkdownWithMath(renderer=prose)
@@ -239,7 +244,11 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
         elif cell.cell_type == "code" and cell.id != SETUP:
             shown.append(_code_cell(cell, modules))
             codes[-1] += f"\n{escape(_legible(cell))}"
-    content = led_to_anchors("\n".join(shown), page, prose.headings)
+        else:
+            continue
+        cells.append(cell)
+    content = "\n".join(_with_covers(cells, shown))
+    content = led_to_anchors(content, page, prose.headings)
     content = NOTEBOOK.sub(r'href="\1.html"', content)
     said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
     return Rendered(content, prose.headings, said[1:], modules, any(map(_asks, notebook.cells)))
@@ -385,6 +394,26 @@ def _scoped(name: str) -> str:
     return f"{{\n{own(f'course/{name}.js')}}}\n"
 
 
+def _with_covers(cells: Iterable[NotebookNode], shown: Iterable[str]) -> Iterator[str]:
+    """The HTML shown of the cells; what follows a prediction is covered as far as the next
+    prediction, heading or exercise.
+    """
+    cover, end = COVERED.split("{}")
+    asked = inside = False
+    for cell, html in zip(cells, shown, strict=True):
+        goes_on = not (is_prediction(cell) or ENDS_COVER.search(cell.source))
+        if inside and not goes_on:
+            yield end
+        if asked and goes_on:
+            yield cover
+        inside = goes_on and (asked or inside)
+        asked = is_prediction(cell)
+        # one cover is enough
+        yield html.replace(cover, cover.replace("<details", "<details open")) if inside else html
+    if inside:
+        yield end
+
+
 def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     code = ""
     if _legible(cell).strip():
@@ -395,7 +424,7 @@ def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
         code = f"<details><summary>{folded}</summary>{code}</details>"
     outputs = "".join(output_html(output, modules) for output in cell.outputs)
     if is_covered(cell):
-        outputs = f'<details class="answers"><summary>{COVERED}</summary>{outputs}</details>'
+        outputs = COVERED.format(outputs)
     return f'<div class="cell">{code}{outputs}</div>'
 
 

@@ -1,6 +1,9 @@
 // A question before the run: an answer is judged here, so that it works with a kernel and in a page without one.
 
-const FAULT = "[data-mime-type='application/vnd.jupyter.error']"; // is never covered
+const MOST = 4; // so many cells are covered: those that are seen together with the question
+const NEVER = ".predict, .jp-MarkdownOutput :is(h1, h2, h3, h4), [data-mime-type='application/vnd.jupyter.error']";
+const ASKED = ".jp-Cell:has(.tinylm-view.predict[data-open])";
+const COVERED = `:is(${Array.from({ length: MOST }, (_, n) => ASKED + ` + .jp-Cell:not(:has(${NEVER}))`.repeat(n + 1)).join()})`;
 const ANSWER = `
 .tinylm-view.predict { max-width: 860px; border-left: 6px solid var(--accent) }
 .tinylm-view.predict .question { font-size: 20px; line-height: 1.4; margin: 2px 0 14px }
@@ -24,11 +27,13 @@ const ANSWER = `
 .tinylm-view.predict .verdict:empty { margin: 0 }
 .tinylm-view.predict .verdict.right { border-color: var(--good) } .tinylm-view.predict .verdict.right b:first-child { color: var(--good) }
 .tinylm-view.predict .uncover { display: none }
-.jp-Cell:has(+ .jp-CodeCell .jp-OutputArea-child):not(:has(+ .jp-CodeCell :is(.predict, ${FAULT}))) .tinylm-view.predict[data-open] .uncover { display: inline-block }
-.jp-Cell:has(.tinylm-view.predict[data-open]) + .jp-CodeCell:not(:has(.predict, ${FAULT})) .jp-OutputArea:has(.jp-OutputArea-child) { position: relative; min-height: 3.4em }
-.jp-Cell:has(.tinylm-view.predict[data-open]) + .jp-CodeCell:not(:has(.predict, ${FAULT})) .jp-OutputArea-child { visibility: hidden }
-.jp-Cell:has(.tinylm-view.predict[data-open]) + .jp-CodeCell:not(:has(.predict, ${FAULT})) .jp-OutputArea:has(.jp-OutputArea-child)::before { content: "Covered: guess first."; position: absolute; inset: 0 0 0 90px;
-  display: grid; place-content: center; border-radius: 10px; font: 16px sans-serif; color: var(--jp-ui-font-color1); background: repeating-linear-gradient(135deg, var(--jp-layout-color2) 0 7px, transparent 7px 14px) }
+.jp-Cell:has(+ .jp-Cell):not(:has(+ .jp-Cell :is(${NEVER}))) .tinylm-view.predict[data-open] .uncover { display: inline-block }
+@media screen {
+  ${COVERED} { position: relative }
+  ${COVERED} :is(.jp-InputArea-editor, .jp-MarkdownOutput, .jp-Placeholder-content, .jp-OutputArea) { visibility: hidden }
+  ${COVERED}::before { content: "Covered: guess first."; position: absolute; inset: 4px 8px 4px 90px; z-index: 1; pointer-events: none;
+    display: grid; place-content: center; border-radius: 10px; font: 16px sans-serif; color: var(--jp-ui-font-color1); background: repeating-linear-gradient(135deg, var(--jp-layout-color2) 0 7px, transparent 7px 14px) }
+}
 .tinylm-view.predict .verdict.wrong { border-color: var(--bad) } .tinylm-view.predict .verdict.wrong b:first-child { color: var(--bad) }
 `;
 
@@ -54,10 +59,11 @@ const KINDS = {
     return {
       node: make("label", { class: "field" }, "Your guess", input, unit),
       read: () => {
-        const text = input.value.trim().replace(",", ".").replace("−", "-");
-        return text && Number.isFinite(Number(text)) ? Number(text) : undefined;
+        const parts = input.value.replaceAll(",", ".").replaceAll("−", "-").split("/").map((part) => (part.trim() ? Number(part) : NaN));
+        const value = parts[0] / (parts[1] ?? 1);
+        return parts.length < 3 && Number.isFinite(value) ? value : undefined;
       },
-      missing: "Write a number first, such as 2.5.",
+      missing: "Write a number first, such as 2.5 or 5/2.",
       isRight: isClose,
       otherwise: (answer, key) => {
         const factor = Math.abs(answer / key), far = Math.max(factor, 1 / factor);
@@ -70,7 +76,7 @@ const KINDS = {
     const input = make("input", { type: "text", autocomplete: "off", spellcheck: "false" });
     return {
       node: make("label", { class: "field" }, `The shape ${letters} in numbers`, input),
-      read: () => (/^[\s(\[]*\d+(\s*,\s*\d+)*\s*,?[\s)\]]*$/.test(input.value) ? input.value.match(/\d+/g).map(Number) : undefined),
+      read: () => (/^[\s([]*\d+([\s,x×]+\d+)*[\s,)\]]*$/i.test(input.value) ? input.value.match(/\d+/g).map(Number) : undefined),
       missing: "Write the sizes first, such as (2, 16).",
       isRight: same,
       otherwise: (answer, key) => {
@@ -105,8 +111,11 @@ const KINDS = {
   },
 };
 
+const answered = (window.tinylmAnswered ??= new Map()); // of this page: each view has a copy of this script
+
 function mount(el, data) {
-  const { kind, question, key, answer, because, feedback } = data;
+  const { kind, question, key, answer, because, feedback } = data, id = JSON.stringify(data);
+  if (answered.has(id)) return el.replaceChildren(...answered.get(id)); // its cell was run again
   const form = KINDS[kind](data);
   const verdict = make("p", { class: "verdict" });
   const region = make("div", { role: "status" }, verdict);
@@ -117,6 +126,7 @@ function mount(el, data) {
   const guessed = () => { // what comes next and answers this is covered until then
     if (!("open" in view.dataset)) return;
     delete view.dataset.open;
+    answered.set(id, [...el.childNodes]);
     view.dispatchEvent(new Event("guess", { bubbles: true }));
   };
   const show = () => {

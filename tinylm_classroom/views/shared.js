@@ -127,6 +127,17 @@ function asker({ model, el }) {
   };
 }
 
+/** In JupyterLab Enter with Shift, Ctrl or Alt is the cell's, also where the focus is in a view, which gets all other keys. */
+function runCell(event) {
+  const cell = event.target.closest?.(".tinylm-view")?.closest(".jp-Cell");
+  if (!cell || event.key !== "Enter" || !(event.shiftKey || event.ctrlKey || event.altKey) || event.target.matches("textarea")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  cell.focus({ preventScroll: true }); // its keys work in nothing that takes text
+  cell.dispatchEvent(new KeyboardEvent(event.type, event));
+}
+if (!window.tinylmKeys) addEventListener("keydown", window.tinylmKeys = runCell, true); // each view has a copy of this script
+
 /** The card that a view is drawn on. */
 function frame(el, name, ...children) {
   const form = make("form", { onsubmit: (event) => event.preventDefault() }, ...children); // scopes the names of its inputs

@@ -95,15 +95,17 @@ const LOOK = `
     &:not(.writing) .track :is(i, s) { transition: width var(--motion), left var(--motion) }
   }
   &.compact {
-    .begin > div:not(.row) { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div:not(.row) > * { flex: none }
-    .begin { margin-bottom: 2px } .begin > div:not(.row) span { display: none } .offers button { padding: 0 10px } textarea { height: 44px; padding-block: 7px }
+    --type-label: 15px; --type-small: 15px; --type-text: 15px; padding-block: 14px 16px;
+    .begin { margin-bottom: 2px } .begin > div:not(.row) { gap: 6px; margin-bottom: 6px } .begin > div:not(.row) span { display: none }
+    .begin label { margin-right: 8px } .begin > div:not(.row) button { max-width: 11.5em } .offers button { padding: 0 10px } textarea { font-size: 16px; height: 38px; padding-block: 7px }
+    :is(td, th) { font-size: 15px } h2 { font-size: 18px } .say { font-size: 16px; min-height: 4.2em; margin: 0 } .sheet { font-size: 16px; line-height: 34px }
+    .coming { line-height: 26px } .text { height: 216px }
     .how { margin-top: 8px; color: var(--quiet) } .how summary { cursor: pointer; width: max-content }
   }
   @container (min-width: 561px) {
-    &.compact .both { gap: 10px 28px; grid-template-columns: minmax(0, 1.1fr) minmax(350px, 1fr) } &.compact .knobs { gap: 16px }
+    &.compact .both { gap: 10px 28px; grid-template-columns: minmax(0, 1fr) minmax(370px, 1fr) } &.compact .knobs { gap: 16px }
     &.compact .bar button { padding-inline: 12px } &.compact .bar .main { min-width: 6em }
-    &.compact .text { height: 216px } &.compact .sheet { font-size: 21px; line-height: 46px } &.compact tbody :is(td, th) { height: 32px }
-    &.compact .say { font-size: 18px; min-height: 2.8em; margin: 0 } &.compact .what { min-height: 32px }
+    &.compact tbody :is(td, th) { height: 28px } &.compact .what { min-height: 30px } &.compact .row { min-height: 30px } &.compact .offers { flex-wrap: wrap; overflow: visible }
   }
   @container (max-width: 340px) { .bar.bar, .knobs.knobs { flex-wrap: wrap } .knobs .slide.slide { flex: 1 1 100%; grid-template-columns: max-content minmax(20px, 1fr) max-content; width: 100% } }
   @container (max-width: 980px) {
@@ -120,7 +122,7 @@ const LOOK = `
     .bar { flex-wrap: nowrap; gap: 8px } .bar button { padding: 5px 4px; flex: 1 1 auto; white-space: nowrap } .bar .main { min-width: 5.2em }
     .knobs { gap: 8px } .seed, .slide { gap: 6px } .seed input { width: 2.9em; padding: 4px 6px } .slide { grid-template-columns: max-content minmax(32px, 1fr) 2.2em }
     .what { min-height: 34px } h2 { font-size: 20px } .say { font-size: 18px; min-height: 2.8em; margin: 0 }
-    &.compact .say { min-height: 4.2em }
+    &.compact .say { min-height: 5.6em }
     table, thead, tbody { display: block } tr { display: grid; grid-template-columns: minmax(0, 1fr) 5em 5em; align-items: center }
     :is(td, th) { height: auto; line-height: 26px } tbody tr { padding-bottom: 7px }
     thead th:first-child { grid-row: 1 } thead .number { padding: 0 } td:has(.track) { grid-area: 2 / 1 / 3 / -1; padding: 0 } .track { height: 12px } .track s { height: 18px; top: -3px }

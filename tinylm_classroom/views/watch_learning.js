@@ -249,8 +249,8 @@ function render({ model, el }) {
     const than = `better than knowing ${better[0]} (${fixed(better[1], 2)})`;
     if (!hasFloor) return `${says}, ${than}. Nobody knows the floor of this text.`;
     const shares = better === order[1] ? (newest?.remembered ?? []).filter(([kind]) => REMEMBERED[kind]) : [];
-    const told = shares.map(([kind, share]) => `**${Math.round(100 * share)}%** of ${REMEMBERED[kind]}`).join(", ");
-    return told ? `${says}, ${fixed(loss - lowest, 2)} above the floor and ${than}. Of what is told, it guesses right ${told}.` : `${says}, ${than}.`;
+    const told = shares.map(([kind, share]) => `**${Math.round(100 * share)}\u00a0%** of the ${REMEMBERED[kind]}`).join(", ");
+    return told ? `${says}, ${fixed(loss - lowest, 2)} above the floor and ${than}. Where the story has already told it, it is right for ${told}.` : `${says}, ${than}.`;
   }
   function showAll() {
     const [from, to] = [recent[0], recent.at(-1)], speed = recent.length > 1 && to[0] > from[0] ? (to[1] - from[1]) / (to[0] - from[0]) : 0, text = sentence();
@@ -314,8 +314,8 @@ function render({ model, el }) {
   let pasted = "";
   const learnIt = make("button", { type: "button", onclick: () => {
     const fault = tinylmLearning.faultOf(pasted);
-    size.textContent = fault;
-    if (!fault) { state.text = pasted; start(); el.querySelector(".say").scrollIntoView({ block: "center" }); }
+    size.textContent = fault || "It learns from this text now: see the loss and what it writes.";
+    if (!fault) { state.text = pasted; start(); chart.holder.scrollIntoView({ block: "center" }); }
   } }, "Learn this text");
   const back = make("button", { type: "button", class: "plain", onclick: () => { state.text = undefined; start(); } }, "Back to StoryWorld");
   const own = make("details", {}, make("summary", {}, "Your own text"), make("p", { class: "note" }, "The text stays in this page. The model reads it letter by letter, and the last tenth is held out."), typed, make("div", { class: "keep" }, learnIt, back), size);

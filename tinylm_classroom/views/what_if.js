@@ -30,7 +30,7 @@ const CARD = `
   .next thead th, .next .exact { color: var(--quiet); font-size: var(--type-label) } .next td { padding: 2px 0 2px 14px; text-align: right; white-space: nowrap; vertical-align: middle } .next th:nth-child(n + 3) { text-align: right; padding: 0 0 0 14px } .next td.bars { width: 62%; padding: 2px 12px }
   .next i { position: relative; display: block; height: 11px; margin: 2px 0; border-radius: 3px } .next i > span { display: block; height: 100%; border-radius: 3px; background: var(--accent) }
   .next [hidden] { display: none !important } .next i.before > span { background: none; border: 2px solid var(--quiet) } .next i > u { position: absolute; top: -2px; width: 3px; height: 15px; margin-left: -1px; background: var(--ink) }
-  .state { margin-top: 12px } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
+  .state { margin-top: 12px } .state summary { width: max-content; padding: 4px 0; cursor: pointer; color: var(--quiet); font-size: var(--type-label) } .state input { font: 14px var(--mono) } [role=alert] { color: var(--bad); font-size: var(--type-label); margin: 0; min-height: 1.4em }
   .next thead td { text-align: left; font-size: var(--type-label) } [role=alert]:empty { min-height: 0 }
   @container (max-width: 600px) {
     .next { table-layout: fixed; font-size: var(--type-small) } .next th { overflow: hidden; text-overflow: ellipsis } .next th:first-child { width: 22% } .next td.bars { width: 24%; padding: 2px 4px }
@@ -173,8 +173,8 @@ export default {
     const sentence = make("div", { class: "sentence", role: "group", "aria-label": "the text" }), panel = make("div", { class: "panel" });
     const list = make("div", { class: "changes" }), say = make("p", { class: "say", role: "status" }), bars = make("div"), problem = make("p", { role: "alert" });
     const own = make("input", { type: "text", value: first.text.trim(), spellcheck: "false", autocomplete: "off" });
-    const code = make("input", { type: "text", spellcheck: "false", autocomplete: "off" });
-    const apply = make("button", { class: "plain" }, "Apply"), stateField = make("div", { class: "field state" }, make("label", { class: "field" }, "These changes as a text, to send or to paste", code), apply);
+    const code = make("input", { type: "text", "aria-label": "These changes as a line", spellcheck: "false", autocomplete: "off" });
+    const apply = make("button", { class: "plain" }, "Apply"), stateField = make("details", { class: "state" }, make("summary", {}, "These changes as a line, to share"), make("div", { class: "field" }, code, apply));
     const ownField = make("fieldset", { class: "needs-kernel" }, make("label", { class: "field" }, "Your own text", own, make("button", { class: "plain" }, "Read")));
     const button = (key, text, isOn, onclick) => make("button", { type: "button", "data-key": key, "aria-pressed": isOn !== null && String(isOn), onclick }, text);
     const count = (name, n, chosen, choose) => segments(name, name, Array.from({ length: n }, (_, at) => [at, String(at)]), chosen, choose);

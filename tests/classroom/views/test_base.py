@@ -35,7 +35,7 @@ STORY = "\nOne mild evening, kind Samir ran to Northgate. He"
 LOOKED_UP = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 SWAPPED = (LOOKED_UP, "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink")
 # what a whole page shows, too; all scenes of a film
-LARGEST = {"watch": 57_000, "watch_learning": 48_000, "one_word": 78_000}
+LARGEST = {"attention": 40_800, "watch": 57_000, "watch_learning": 48_000, "one_word": 78_800}
 MOST_STORED = {"one_word": 95_000}  # every number that a film draws
 VIEWS = {
     "attention": lambda model, words: attention_view(model, words, LOOKED_UP, layer=2),
