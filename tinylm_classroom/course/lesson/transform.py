@@ -24,7 +24,7 @@ from .read import EVIDENCE_MARK, Cell, Lesson, essential, last_heading, solved, 
 MARKS_IN_A_ROW = re.compile(rf"(?:{EVIDENCE_MARK.pattern})+")
 PLAIN = "?,:&!()'"
 IN_ROT13 = '''
-# A question: run this cell. It is in ROT13, because its answer stands in it.
+# A question: run this cell. It is in ROT13, because it also holds the answer.
 import codecs
 
 rot13 = r"""{}"""
