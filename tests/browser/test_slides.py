@@ -116,7 +116,7 @@ def test_a_film_plays_one_of_its_16_stops_at_each_key(open_made):
     expect(says).to_contain_text("Each token has an id")
     for _ in range(14):
         page.keyboard.press("ArrowRight")
-    expect(says).to_contain_text("A random number between 0 and 1")
+    expect(says).to_contain_text("A random number from 0 to 1")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices().h") == 2
     assert deck_findings(page, "00") == []

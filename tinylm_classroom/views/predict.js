@@ -115,7 +115,7 @@ const answered = (window.tinylmAnswered ??= new Map()); // of this page: each vi
 
 function mount(el, data) {
   const { kind, question, key, answer, because, feedback } = data, id = JSON.stringify(data);
-  if (answered.has(id)) return el.replaceChildren(...answered.get(id)); // its cell was run again
+  if (!window.Reveal && answered.has(id)) return el.replaceChildren(...answered.get(id)); // its cell was run again
   const form = KINDS[kind](data);
   const verdict = make("p", { class: "verdict" });
   const region = make("div", { role: "status" }, verdict);
