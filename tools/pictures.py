@@ -33,6 +33,7 @@ COLORS = 64
 # of the card only the sentence and the stage
 BARE = """body { margin: 0 }
 .one_word :is(.time, .bar, details, .large) { display: none !important }
+.one_word .say { height: 4.1em } /* the longest sentence, so that all pictures have one size */
 .tinylm-view.one_word { margin: 0 !important; border: 0 !important; border-radius: 0 !important }"""
 SEEK = """([i, part]) => {
     const { film } = document.querySelector(".one_word").parentElement, step = film.steps()[i];

@@ -17,10 +17,12 @@ def test_the_film_shows_what_the_readme_says(chromium: Browser, tmp_path: Path) 
     with pictures.film(chromium, pictures.film_page(tmp_path), "light") as view:
         stops = view.evaluate("view => view.parentElement.film.stops()")
         assert len(stops) == 16
-        told = []
+        told, heights = [], set()
         for step in stops:
             view.page.evaluate(pictures.SEEK, [step, 0.9999])
             told.append(view.locator(".say").inner_text())
+            heights.add(view.bounding_box()["height"])
+    assert len(heights) == 1  # pictures of different sizes make no film
     assert any("“Mia” gets 94 %" in text for text in told) and "it gives *Mia* 94 % of" in README
     assert any("Read now, it says “He”, 92 %" in text for text in told) and "expect *He* next" in README
     assert any("“She” gets 100 %" in text for text in told) and "is *She*, 100 % sure" in README
