@@ -40,10 +40,11 @@ def updates():
     "patch": "patch_view(ready.model, ready.tokenizer, story, story[:-4] + 'gray', ('fan', 'book'))",
     "writer": "watch(ready.model, ready.tokenizer)",
     "predict": 'predict("How many legs?", key=lambda: 4, number="legs", within=0, because="It has four.")',
+    "heading": "## What a question does not cover",
     "busy": "while not Path('go').exists(): sleep(0.1)",
     "training": "await training_view(updates(), ready.model, ready.tokenizer, total_steps=9999)",
 }
-SHOWN = [name for name in CELLS if name not in ("imports", "busy")]
+SHOWN = [name for name in CELLS if name not in ("imports", "heading", "busy")]
 ASKING = ["attention", "one_word", "tokens", "residual", "patch"]  # by a text of the reader
 GONE = "The kernel was restarted or has stopped. Run the cells above and this cell again."
 BUSY = "The kernel has not answered yet: it is busy."
@@ -96,7 +97,8 @@ def run_above(lesson: LabPage, name: str) -> None:
     lesson.page.evaluate(
         f"at => {{ {NOTEBOOK}.content.activeCellIndex = at; {COMMANDS}.execute('notebook:run-all-above') }}", place
     )
-    ran = f"at => {NOTEBOOK}.context.model.toJSON().cells.slice(0, at).every(cell => cell.execution_count)"
+    above = f"{NOTEBOOK}.context.model.toJSON().cells.slice(0, at)"
+    ran = f"at => {above}.every(cell => cell.cell_type !== 'code' || cell.execution_count)"
     lesson.page.wait_for_function(ran, arg=place, timeout=RUN_MS)
     assert lesson.errors() == []
 
@@ -109,6 +111,8 @@ def save(lesson: LabPage, path: Path) -> dict:
 
 def test_a_view_says_when_its_kernel_is_busy_or_gone_and_leaves_its_picture(open_lesson, tmp_path):
     cells, path = [v4.new_code_cell(source.strip()) for source in CELLS.values()], tmp_path / "work" / NAME
+    heading = list(CELLS).index("heading")
+    cells[heading] = v4.new_markdown_cell(CELLS["heading"])
     path.parent.mkdir()
     notebook = v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
     path.write_text(writes(notebook), encoding="utf-8")
