@@ -407,3 +407,11 @@ def test_output_that_cannot_be_encoded_ends_no_command(encoding: str, tmp_path: 
         assert done.returncode == status, said
         assert shown in said
     assert read_log(tmp_path / "文" / "log.jsonl")
+
+
+def test_an_output_that_nobody_reads_on_ends_in_silence():
+    command = [sys.executable, "-m", "tinylm_lib", "sample", "--from", "storyworld", "--max-new-tokens", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1

@@ -3,6 +3,7 @@ adds to it.
 """
 
 import argparse
+import os
 import re
 import sys
 from importlib.metadata import entry_points
@@ -76,6 +77,9 @@ def main(argv: list[str] | None = None) -> int:
         top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)
+    except BrokenPipeError:  # nobody reads on, as with `| head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except Exception as e:
         if not (message := failure(e)):
             raise

@@ -315,10 +315,11 @@ from tinylm_classroom import yours
 
 start_ids = torch.tensor([tokenizer.encode("\nOne foggy day,")])  # (1, T)
 writer = yours("continue_greedily", continue_greedily)  # until it passes: the solution
-mine = writer(model, start_ids, 90)
-library = generate(model, start_ids, 90, temperature=0)  # temperature 0: no chance
+mine = writer(model, start_ids, 110)
+library = generate(model, start_ids, 110, temperature=0)  # temperature 0: no chance
 assert torch.equal(mine, library)
-show_text(tokenizer.decode(mine[0].tolist()).strip().split("\n")[0])
+by = "your function" if writer is continue_greedily else "the solution"
+show_text({f"by {by}": tokenizer.decode(mine[0].tolist()).strip().split("\n")[0]})
 
 # %% [markdown]
 # Without chance it writes the same story each time. So a model alone does not determine a text: how to choose a word from the guess is a second decision, and it is yours. [[greedy-library]]

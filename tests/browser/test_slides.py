@@ -273,6 +273,19 @@ def test_the_speaker_view_has_notes_next_slide_and_clock(open_made):
     expect(page.get_by_role("heading", name="Now")).to_be_visible()
 
 
+def test_the_speaker_view_opens_at_the_slide_that_is_shown(open_made):
+    names = ("One", "Two", "Three", "Four")
+    page = open_made({name: html(f"<p>{name}</p>") for name in names}, instructor=True)
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("heading", name="Three")).to_be_visible()
+    with page.expect_popup() as opened:
+        page.keyboard.press("s")
+    shown = opened.value.frame_locator("#current-slide iframe")
+    expect(shown.get_by_role("heading", name="Three")).to_be_visible()
+    expect(page.get_by_role("heading", name="Three")).to_be_visible()
+
+
 def test_students_slides_have_no_speaker_view(open_made):
     page = open_made({"Half?": asked()[0]})
     page.keyboard.press("s")

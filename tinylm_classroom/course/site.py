@@ -364,6 +364,7 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
         print(write_reference(options.to / Path(REFERENCE).parent))
         for path in export(notebooks, options.to, options.numbers, options.url):
             print(path)
+        print(f"Open {options.to / 'index.html'}")
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

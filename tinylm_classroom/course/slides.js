@@ -211,7 +211,7 @@ window.addEventListener("load", () => {
   page.classList.remove("measuring");
   if (printed) return print();
   Reveal.initialize({
-    width: 1280, height: 720, margin: 0, minScale: .1, maxScale: 4, center: false, hash: true, hashOneBasedIndex: true, controls: false,
+    width: 1280, height: 720, margin: 0, minScale: .1, maxScale: 4, center: false, hash: true, hashOneBasedIndex: !location.search.includes("receiver"), controls: false, // the presenter's window counts from 0
     transition: "none", backgroundTransition: "none", navigationMode: "linear", scrollActivationWidth: null,
     keyboardCondition: (event) => !event.target?.closest?.(INSIDE), plugins: window.RevealNotes ? [RevealNotes] : [],
   });

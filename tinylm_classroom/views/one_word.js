@@ -69,7 +69,7 @@ function storyboard(s, open, head) {
   add("text", 3, "The text", `A model of ${parameters.toLocaleString("en-US")} parameters reads this text. **Which word comes next?**`);
   add("tokens", 3, "Tokens", `The text is cut into **${T} tokens**, words and punctuation marks; each gets a column.`);
   add("ids", 3.5, "Ids", `Each token has an **id**, its number in a vocabulary of ${V.toLocaleString("en-US")} tokens.`);
-  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, blue above 0 and orange below. With them the stream of the column begins.${also} At any height it can be **read** as if it were the top: which word comes next?`);
+  add("embed", 4.5, "Embedding", `The id picks a row of the embedding: **${C} numbers**, blue above 0 and orange below. With them the stream of the column begins.${also} It can be **read** at any height.`);
   for (let k = 0; k < L; k++) {
     const block = `Block ${k}`;
     if (k !== open) {

@@ -31,7 +31,7 @@ const ANSWER = `
 @media screen {
   ${COVERED} { position: relative }
   ${COVERED} :is(.jp-InputArea-editor, .jp-MarkdownOutput, .jp-Placeholder-content, .jp-OutputArea) { visibility: hidden }
-  ${COVERED}::before { content: "Covered: guess first."; position: absolute; inset: 4px 8px 4px 90px; z-index: 1; pointer-events: none;
+  ${COVERED}::before { content: "Covered: guess above first."; position: absolute; inset: 4px 8px 4px 90px; z-index: 1; pointer-events: none;
     display: grid; place-content: center; border-radius: 10px; font: 16px sans-serif; color: var(--jp-ui-font-color1); background: repeating-linear-gradient(135deg, var(--jp-layout-color2) 0 7px, transparent 7px 14px) }
 }
 .tinylm-view.predict .verdict.wrong { border-color: var(--bad) } .tinylm-view.predict .verdict.wrong b:first-child { color: var(--bad) }
@@ -112,6 +112,10 @@ const KINDS = {
 };
 
 const answered = (window.tinylmAnswered ??= new Map()); // of this page: each view has a copy of this script
+const GUESSED = "tinylm-guessed"; // the questions that were answered here, also before the page was loaded again
+function guessedBefore() {
+  try { return JSON.parse(localStorage.getItem(GUESSED)) ?? []; } catch { return []; } // a page may have no storage
+}
 
 function mount(el, data) {
   const { kind, question, key, answer, because, feedback } = data, id = JSON.stringify(data);
@@ -127,6 +131,7 @@ function mount(el, data) {
     if (!("open" in view.dataset)) return;
     delete view.dataset.open;
     answered.set(id, [...el.childNodes]);
+    try { localStorage.setItem(GUESSED, JSON.stringify([...new Set([...guessedBefore(), question])])); } catch {}
     view.dispatchEvent(new Event("guess", { bubbles: true }));
   };
   const show = () => {
@@ -153,7 +158,8 @@ function mount(el, data) {
     make("div", { class: "bar", style: "margin: 0" }, make("button", { type: "submit" }, "Check my guess"), reveal,
       make("button", { type: "button", class: "plain uncover", onclick: () => guessed() }, "Show what comes next")), region);
   view.classList.add("predict");
-  view.dataset.open = "";
+  if (window.Reveal || !guessedBefore().includes(question)) view.dataset.open = "";
+  else setTimeout(() => view.dispatchEvent(new Event("guess", { bubbles: true }))); // when it is on its page
   view.querySelector("form").addEventListener("submit", judge);
 }
 

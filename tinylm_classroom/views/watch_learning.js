@@ -8,7 +8,7 @@ const LOOK = `
   .seed input { font: inherit; width: 4.6em; padding: 5px 10px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
   .facts { display: flex; flex-wrap: wrap; gap: 4px 26px; margin: 0 0 0 auto; color: var(--quiet); font-variant-numeric: tabular-nums }
   .facts b { color: var(--ink); font-weight: 600 }
-  .say { font-size: 21px; min-height: 2.7em; margin: 0 0 8px } .say.wrong b:first-child { color: var(--bad) }
+  .say { font-size: 21px; min-height: 4.05em; margin: 0 0 8px } .say.wrong b:first-child { color: var(--bad) }
   .error:not(:empty) { color: var(--bad); font-weight: 600; margin: 0 0 10px } .error:empty { margin: 0 }
   .all { display: grid; grid-template-columns: minmax(0, 1.35fr) minmax(0, 1.1fr) minmax(0, 1fr); gap: 22px 30px; align-items: start }
   .wide { grid-column: 1 / -1 } .two { grid-column: span 2 } .wide details { margin: 0 }

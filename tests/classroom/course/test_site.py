@@ -159,7 +159,9 @@ def test_slides_and_handouts_that_are_there_are_linked_from_their_lesson_and_the
 def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(course, tmp_path, capsys):
     assert site.main(["03", "--to", str(tmp_path / "site")], course) == 0
     names = (site.REFERENCE, "03_halves.html", *site.LISTS, "learn.html", "model.js", "index.html")
-    assert capsys.readouterr().out.split() == [str(tmp_path / "site" / name) for name in names]
+    *paths, last = capsys.readouterr().out.splitlines()
+    assert paths == [str(tmp_path / "site" / name) for name in names]
+    assert last == f"Open {tmp_path / 'site' / 'index.html'}"
     assert f'href="{site.REFERENCE}"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert site.main(["09", "--to", str(tmp_path / "site")], course) == 1
     assert capsys.readouterr().err == "no built lesson 09; there are 03, 04, 05: run make notebooks\n"
