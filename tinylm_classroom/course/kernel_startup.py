@@ -15,7 +15,7 @@ def explain(
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
     print(
         f"If {error.name} comes from an earlier cell, that cell has not run since the kernel "
-        "started, or stopped with an\nerror: mend that first. Otherwise Run > Run All Above "
+        "started, or stopped with an\nerror: fix that first. Otherwise Run > Run All Above "
         "Selected Cell, then this cell again."
     )
 
