@@ -220,6 +220,7 @@ def test_g_and_the_number_of_a_slide_go_there(open_made):
         page.keyboard.type(typed)
         page.keyboard.press("Enter")
         expect(page.locator(".leaf.present:visible .page")).to_have_text(number)
+        page.evaluate("new Promise((done) => setTimeout(done, 50))")  # reveal.js closes the box again 1 ms after it
 
 
 def test_what_is_folded_opens_over_the_slide(open_made):
