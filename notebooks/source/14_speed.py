@@ -257,7 +257,7 @@ from tinylm_classroom import check, hint, keep
 from tinylm_lib import TransformerLM, preset
 
 
-# %% tags=["exercise"] name="training_flops" minutes=10 difficulty=2 plan=80 deck="Your turn: the FLOPs of an update"
+# %% tags=["exercise"] name="training_flops" minutes=10 difficulty=2 deck="Your turn: the FLOPs of an update"
 def training_flops(config, batch_size, seq_len):
     """FLOPs of the matrix products of one forward and backward pass, a whole number.
 
@@ -467,7 +467,7 @@ figures.tiles(capture(writer, text[None, :24]).attention(layer=2).weights[0, 0])
 # Write this step for all queries at once: each query has a top and a total of its own.
 
 
-# %% tags=["exercise"] name="join_pieces" minutes=8 difficulty=3 plan=110 deck="Your turn: join two pieces"
+# %% tags=["exercise"] name="join_pieces" minutes=8 difficulty=3 deck="Your turn: join two pieces"
 def join_pieces(one, other):
     """Join two pieces of attention into one. A piece is a tuple (top, total, mixed).
 
@@ -565,7 +565,7 @@ print("weights again:", [f"{weight:.4f}" for weight in (steps * step).tolist()])
 # No weight moves by more than half a step. One large number makes the steps coarse for everything that shares its scale. That is why each *row* of a matrix has a scale of its own.
 
 
-# %% tags=["exercise"] name="quantize_int8" minutes=8 difficulty=2 plan=80 deck="Your turn: 8 bits"
+# %% tags=["exercise"] name="quantize_int8" minutes=8 difficulty=2 deck="Your turn: 8 bits"
 def quantize_int8(weight):
     """Round each row of weight (out, in), fp32, to whole steps. Returns values (out, in) and
     scale (out,).

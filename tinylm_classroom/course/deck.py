@@ -23,7 +23,6 @@ from ..views.base import MIME, WITH_ENGINE
 from .cells import Page, Prose, coded, led_to_anchors, output_html, views_script, words_of
 from .front import model_script
 from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
-from .lesson.read import PLANS
 from .lesson.slides import is_rich, title_of
 from .listing import folded, lines_of, pre, stub_of, without_words
 
@@ -36,8 +35,7 @@ JUMP = (
     "**To jump**, press G in the window of the slides, type a slide's number and press Enter. O "
     "shows all slides."
 )
-SHORTER = "**From the plan of {} minutes.** With less time go to *{}*: G, {}, Enter."
-HOMEWORK = "**From the plan of {} minutes.** With less time this exercise is homework."
+HOMEWORK = "**Homework**, or a second hour."
 SECTIONS = "**Sections.** {}"
 PICTURE = "**Picture.** {}"
 TEXT = "**Text.** {}"
@@ -50,7 +48,6 @@ class Slide:
 
     section: str
     kind: str = ""
-    plan: int = PLANS[0]
     title: str = ""
     parts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -76,7 +73,6 @@ class Deck:
         self._markdown = MarkdownWithMath(renderer=self.prose)
         self._shown = MarkdownWithMath(renderer=Shown())
         self._section = ""
-        self._plan = PLANS[0]
         self._anchors = ""  # of the sections that the next slide is the first of
         self._deck = ""  # the title of the cell
         self._before = ""  # the note of the section that comes next
@@ -85,7 +81,7 @@ class Deck:
         for cell, following in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
             self._add(cell, cell.metadata.get("slideshow", {}).get("slide_type"), following)
         if instructor:
-            self._say_plans()
+            self._say_places()
         self._say(self._before)
         self.columns[-1][-1].title += self._anchors
         self._move_help_to_the_end()
@@ -141,7 +137,7 @@ class Deck:
 
     def _begin(self, kind: str | None, look: str = "") -> None:
         """Begins a slide, or one below it: a step of it, or what helps with an exercise."""
-        slide = Slide(self._section, look, self._plan)
+        slide = Slide(self._section, look)
         slide.title = ("" if look in HELP else coded(self._deck)) + self._anchors
         self._anchors = ""
         if kind == "subslide":
@@ -190,7 +186,6 @@ class Deck:
         for level, anchor, title in self.prose.headings[known:]:
             if level == 2:
                 self._section = words_of(title)
-                self._plan = _plan_of(cell)
             self._anchors += f'<span id="{anchor}"></span>'
 
     def _title(self) -> str:
@@ -232,11 +227,7 @@ class Deck:
         self._put(f'<h3>{head}</h3><p class="about">{about}</p>{stub}')
         known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
         if self.instructor:
-            later = _plan_of(cell) > self.columns[-1][0].plan
-            self._say(
-                HOMEWORK.format(_plan_of(cell)) if later else "",
-                self._usual_here(known.faults if known else ()),
-            )
+            self._say(HOMEWORK, self._usual_here(known.faults if known else ()))
         if known:
             first, *others = map(inline, known.hints)
             hints = f"<li>{first}</li>"
@@ -255,20 +246,11 @@ class Deck:
         self._usual = [answer for answer in self._usual if answer not in here]
         return "\n".join([f"**{NOTE[3]}**", *(answer.text for answer in here)]) if here else ""
 
-    def _say_plans(self) -> None:
-        """Says first how to jump and where each section begins, and in each section that a shorter
-        plan leaves out where that plan continues.
-        """
-        firsts = self._firsts()
-        places = [f"{first.section}: {number}" for number, first in firsts[1:]]
+    def _say_places(self) -> None:
+        """Says first how to jump and where each section begins."""
+        places = [f"{first.section}: {number}" for number, first in self._firsts()[1:]]
         first_notes = self.columns[0][0].notes
         first_notes[:0] = map(self._markdown.render, (JUMP, SECTIONS.format("; ".join(places))))
-        for place, (_, first) in enumerate(firsts):
-            kept = [found for found in firsts[place + 1 :] if found[1].plan < first.plan]
-            if kept:
-                number, there = kept[0]
-                says = SHORTER.format(first.plan, there.section, number)
-                first.notes.insert(0, self._markdown.render(says))
 
     def _firsts(self) -> list[tuple[int, Slide]]:
         """The title and the first slide of each section, each with the number of its column, which
@@ -319,11 +301,6 @@ def _is_shown(token: dict[str, Any]) -> bool:
     """Whether a block of a text is on a slide; a formula of its own is a paragraph of one."""
     inside = {child["type"] for child in token.get("children", ()) or ()}
     return token["type"] in SHOWN or (token["type"] == "paragraph" and inside <= MATH and inside)
-
-
-def _plan_of(cell: NotebookNode) -> int:
-    """The plan that a cell belongs to, in minutes."""
-    return cell.metadata.get("tinylm", {}).get("plan", PLANS[0])
 
 
 def _guesses(asked: dict[str, Any]) -> list[str]:

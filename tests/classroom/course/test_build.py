@@ -18,7 +18,7 @@ LESSON = '''# %% [markdown] deck="Half"
 # # 05 Halves
 # *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in about 2 minutes, plus 4 of exercises.
 
-# %% [markdown] deck="One half" plan=80
+# %% [markdown] deck="One half"
 # ## 1. Halving
 
 # %% tags=["source-hidden"]
@@ -71,10 +71,10 @@ def course(tmp_path_factory):
 REFUSED = {
     "unknown tag": ('tags=["check"]', 'tags=["chekc"]', "22: unknown tag 'chekc' for a code cell; known tags:"),
     "tag of another kind": ('tags=["note"]', 'tags=["check"]', "11: unknown tag 'check' for a markdown cell"),
-    "unknown key": ('deck="One half" plan', 'slides="x" plan', "5: unknown 'slides' in the cell header; known"),
+    "unknown key": ('deck="One half"', 'slides="x"', "5: unknown 'slides' in the cell header; known"),
     "text in the header": ('# %% tags=["check"]', '# %% here tags=["check"]', "22: unknown 'title' in the cell header"),
     "minutes as text": ("minutes=4", 'minutes="4"', "14: minutes must be of type int, not '4'"),
-    "slide of no kind": ('deck="One half" p', 'slide="big" p', "5: slide must be one of"),
+    "slide of no kind": ('deck="One half"', 'slide="big"', "5: slide must be one of"),
     "raw cell": ('[markdown] tags=["note"]', "[raw]", "11: make it a code or a markdown cell, not raw"),
     "no end": ("    # END\n", "", "14: close each `# SOLUTION` with an `# END`"),
     "end first": ("    # SOLUTION\n", "    # END\n    # SOLUTION\n", "14: close each `# SOLUTION`"),
@@ -88,9 +88,7 @@ REFUSED = {
     "another name": ('name="half"', 'name="third"', "14: define third in the exercise"),
     "name elsewhere": ('tags=["check"]', 'tags=["check"] name="half"', "22: only an exercise has a name"),
     "minutes on code": ('tags=["check"]', 'tags=["check"] minutes=1', "22: minutes belong to an exercise; those"),
-    "minutes of a section": ("plan=80", "minutes=5", "5: minutes belong to an exercise; those of a section"),
-    "plan of 60": ("plan=80", "plan=60", "5: plan is 80 or 110, of an exercise or of the cell with the heading"),
-    "plan of a plain cell": ('tags=["check"]', 'tags=["check"] plan=80', "22: plan is 80 or 110"),
+    "minutes of a section": ('One half"', 'One half" minutes=5', "5: minutes belong to an exercise; those of a"),
     "essential without end": ('print("a long cell")', "# ESSENTIAL\nx = 1", "31: between `# ESSENTIAL`"),
     "too much is essential": ('print("a long cell")', "# ESSENTIAL\n" + "x = 1\n" * 13 + "# END", "31: betw"),
     "exercise without check": (' tags=["check"]', "", '14: add a cell with tags=["check"]'),
@@ -161,7 +159,7 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     ids = {cell.id: cell.cell_type for cell in solution}
     assert [cell.id for cell in student] == ["05-000", "05-001", "05-002", "05-004", "05-005", "05-007"]
     assert all(ids[cell.id] == cell.cell_type for cell in student)
-    assert student[1].metadata == {"tinylm": {"deck": "One half", "plan": 80}}
+    assert student[1].metadata == {"tinylm": {"deck": "One half"}}
     assert student[2].metadata.pop("cellView") == "form"
     assert student[2].metadata == {"tags": ["source-hidden"], "jupyter": {"source_hidden": True}}
     assert student[3].metadata["tinylm"] == {"name": "half", "minutes": 4, "difficulty": 1}

@@ -145,13 +145,6 @@ def test_the_note_of_a_section_is_read_on_its_first_slide_and_nothing_noted_is_l
     assert not any(slide.notes for column in students.columns for slide in column)
 
 
-def test_a_section_of_a_longer_plan_says_where_a_shorter_one_goes_on():
-    longer = text("## 2. Two", "Two", tinylm={"deck": "Two", "plan": 80})
-    cells = (text("## 1. One", "One"), longer, code("x", "More"), text("## 3. Three", "Three"))
-    notes = [words_of("".join(column[0].notes)) for column in deck(*cells, instructor=True).columns]
-    assert notes[2] == "From the plan of 80 minutes. With less time go to 3. Three: G, 5, Enter." and notes[3] == ""
-
-
 def test_an_exercise_has_its_stub_and_hints_and_for_the_instructor_its_solution_and_explanation():
     cells = (note(USUAL), text("## 1. One"), exercise("Your turn"), text("Exponents first.", tags=["solution"]))
     made = deck(*cells)

@@ -111,13 +111,8 @@ def test_a_prediction_and_an_exercise_have_their_answers_and_the_first_that_know
         which
         == "Answer. low. So. Usual answers. the higher (high again): Which is it? the lower (low, the right one): Yes."
     )
-    assert task == "Usual answers. the first axis (first axis, or fixed axis): dim says which."
+    assert task.startswith("Homework, or a second hour. Usual answers. the first axis (first axis, or fixed axis): dim")
     assert again == later == "Answer. low. So." and "Is 90" not in content(deck(*cells))
-
-
-def test_an_exercise_of_a_longer_plan_is_homework_in_a_shorter_one():
-    made = deck(text("## 1. One", "One"), exercise(plan=80), instructor=True)
-    assert notes_of(made)[2] == ["From the plan of 80 minutes. With less time this exercise is homework."]
 
 
 @pytest.mark.parametrize("lesson", ["06_positions", "11_training"])

@@ -1,4 +1,4 @@
-"""How long a lesson takes to teach, computed, and what of it fits into 50, 80 and 110 minutes.
+"""How long a lesson takes to teach, computed: its plan, which fits into 50 minutes.
 
 A section takes its words at a speaking pace, some minutes for each thing that is looked at, and one
 for each drawing and question of its note; an exercise takes the minutes that its header states, as
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .notes import board_work
-from .read import HEADING, PLANS, UNTAUGHT, Cell
+from .read import HEADING, UNTAUGHT, Cell
 
 WORDS_PER_MINUTE = 130
 # Minutes for each call: a picture, a prediction with its vote, a view that is moved, a shape trace,
@@ -27,13 +27,10 @@ PLUMBING = {"exercise", "check", "solution"}
 
 
 class Part(NamedTuple):
-    """A section or an exercise of a lesson: its name, its minutes and the shortest plan that
-    contains it.
-    """
+    """A section or an exercise of a lesson, and its minutes."""
 
     name: str
     minutes: int
-    plan: int
     is_exercise: bool = False
 
 
@@ -53,47 +50,33 @@ def parts(cells: Sequence[Cell]) -> list[Part]:
     for name, group, board in zip(names, groups, boards, strict=True):
         if name == UNTAUGHT:
             continue
-        plan = max(
-            (cell.meta["plan"] for cell in group if "plan" in cell.meta and not cell.tags),
-            default=PLANS[0],
-        )
         minutes = board + sum(_minutes(cell, drawn) for cell in group)
-        found.append(Part(name or "Title", max(1, round(minutes)), plan))
+        found.append(Part(name or "Title", max(1, round(minutes))))
         for cell in group:
             if "exercise" in cell.tags:
-                own = max(plan, cell.meta.get("plan", PLANS[1]))
-                found.append(
-                    Part(f"`{cell.meta['name']}`", cell.meta["minutes"], own, is_exercise=True)
-                )
+                name = f"`{cell.meta['name']}`"
+                found.append(Part(name, cell.meta["minutes"], is_exercise=True))
     return found
 
 
-def plan_minutes(taught: Sequence[Part]) -> dict[int, int]:
-    """The minutes that each plan takes."""
-    return {plan: sum(part.minutes for part in taught if part.plan <= plan) for plan in PLANS}
+def taught_minutes(found: Sequence[Part]) -> int:
+    """The minutes of the sections, without those of exercises."""
+    return sum(part.minutes for part in found if not part.is_exercise)
 
 
-def plan_table(taught: Sequence[Part]) -> str:
-    """The plans as a table in Markdown, for the presenter."""
-    lines = [
-        f"| part | {' | '.join(f'{plan} minutes' for plan in PLANS)} |",
-        "|---|" + "---|" * len(PLANS),
+def plan_table(found: Sequence[Part]) -> str:
+    """The plan as a table in Markdown, for the presenter."""
+    lines = [f"| {part.name} | {part.minutes} |" for part in found if not part.is_exercise]
+    head = [
+        "**Plan.** Estimates, computed from words, pictures and predictions.",
+        "",
+        "| section | minutes |",
+        "|---|---|",
     ]
-    for part in taught:
-        name = f"exercise {part.name}" if part.is_exercise else part.name
-        lines.append(
-            f"| {name} | "
-            f"{' | '.join(str(part.minutes) if part.plan <= plan else '' for plan in PLANS)} |"
-        )
-    sums = plan_minutes(taught)
-    lines.append(f"| **together** | {' | '.join(f'**{minutes}**' for minutes in sums.values())} |")
-    long = [
-        f"The plan for {plan} minutes is too long by {sums[plan] - plan}."
-        for plan in PLANS
-        if sums[plan] > plan
-    ]
-    said = "All minutes are estimates, computed from words, pictures, predictions and exercises."
-    return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
+    table = [*head, *lines, f"| **together** | **{taught_minutes(found)}** |"]
+    if exercises := [f"{part.name} {part.minutes}" for part in found if part.is_exercise]:
+        table += ["", f"Exercises, as homework or in a second hour: {', '.join(exercises)}."]
+    return "\n".join(table)
 
 
 def _minutes(cell: Cell, drawn: set[str]) -> float:

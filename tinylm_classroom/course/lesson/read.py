@@ -38,7 +38,6 @@ HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
 SUMMARY = "What you have now"
 UNTAUGHT = "Sources"
 EVIDENCE_MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
-PLANS = (50, 80, 110)
 SOLUTION = "# SOLUTION"
 ESSENTIAL = "# ESSENTIAL"
 END = "# END"

@@ -17,12 +17,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from .claims import DECK_LINES, source_problems
-from .plans import Part, parts
+from .plans import Part, parts, taught_minutes
 from .read import (
     END,
     ESSENTIAL,
     EVIDENCE_MARK,
-    PLANS,
     SOLUTION,
     SOLUTION_BLOCK,
     Cell,
@@ -35,7 +34,7 @@ from .read import (
 KEYS = {
     **dict.fromkeys(("tags", "rows"), list),
     **dict.fromkeys(("evidence", "tried", "deck", "name", "slide"), str),
-    **dict.fromkeys(("minutes", "difficulty", "plan"), int),
+    **dict.fromkeys(("minutes", "difficulty"), int),
 }
 TAGS = {
     "code": (
@@ -169,7 +168,7 @@ def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
 def title_problems(title: str, taught: Sequence[Part]) -> Iterator[Problem]:
     """Other minutes in the title than those of the sections and exercises."""
     exercises = sum(part.minutes for part in taught if part.is_exercise)
-    talk = sum(part.minutes for part in taught) - exercises
+    talk = taught_minutes(taught)
     found = TEACHES.search(" ".join(title.split()))
     if not found or (int(found[1]), int(found[2] or 0)) != (talk, exercises):
         minutes = "minutes" if talk > 1 else "minute"
@@ -210,13 +209,6 @@ def _fact_problems(cell: Cell) -> Iterator[str]:
         yield "minutes belong to an exercise; those of a section are computed"
     if facts.get("tried", TRIED[0]) not in TRIED or ("tried" in facts and "evidence" not in facts):
         yield f"tried is {', '.join(TRIED)}, of a cell with evidence"
-    if "plan" in facts and (
-        facts["plan"] not in PLANS[1:] or not (exercise or re.search("^## ", cell.text, re.M))
-    ):
-        yield (
-            f"plan is {PLANS[1]} or {PLANS[2]}, of an exercise or of the cell with the heading of "
-            "a section"
-        )
     if not 1 <= facts.get("difficulty", 1) <= 5 or facts.get("minutes", 1) < 1:
         yield "difficulty goes from 1 to 5, minutes from 1 up"
 

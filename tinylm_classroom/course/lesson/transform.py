@@ -36,7 +36,7 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its
     position in the source.
 
-    In the solution's the plans for the presenter follow the title.
+    In the solution's the plan for the presenter follows the title.
     """
     left_out = {"solution", "note"} if role == "student" else set()
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
@@ -148,7 +148,7 @@ def _metadata(cell: Cell) -> dict[str, Any]:
     slide = "notes" if "note" in cell.tags else cell.meta.get("slide")
     facts = {
         key: cell.meta[key]
-        for key in ("name", "difficulty", "minutes", "plan", "rows", "deck")
+        for key in ("name", "difficulty", "minutes", "rows", "deck")
         if key in cell.meta
     }
     parts = {

@@ -6,7 +6,7 @@ from nbformat import v4
 from tinylm_classroom.course.lesson.claims import source_problems
 from tinylm_classroom.course.lesson.execute import execute
 from tinylm_classroom.course.lesson.notes import board_work
-from tinylm_classroom.course.lesson.plans import parts, plan_minutes
+from tinylm_classroom.course.lesson.plans import parts, taught_minutes
 from tinylm_classroom.course.lesson.read import Cell
 from tinylm_classroom.course.lesson.tries import changed, problems, with_other_values
 
@@ -89,6 +89,6 @@ def test_minutes_have_the_board_and_half_a_minute_for_visible_code_and_exercises
     code = [Cell(9, "code", "x = 1", {})] * 4
     exercise = Cell(9, "code", "def half(): ...", {"tags": ["exercise"], "name": "half", "minutes": 6})
     lesson = [TITLE, text(asked, tags=["note"]), section, *code, exercise]
-    assert [(part.minutes, part.plan) for part in parts(lesson)] == [(1, 50), (2 + 2 + 1, 50), (6, 80)]
-    assert plan_minutes(parts(lesson)) == {50: 6, 80: 12, 110: 12}
+    assert [part.minutes for part in parts(lesson)] == [1, 2 + 2 + 1, 6]
+    assert taught_minutes(parts(lesson)) == 6
     assert board_work(asked) == 1
