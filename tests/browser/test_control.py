@@ -101,7 +101,7 @@ def test_one_setting_at_a_time_goes_back_and_says_so_and_nothing_moves(open_page
 
 
 def test_the_frames_of_a_slide_are_moved_by_keys(sample, open_exported, tmp_path):
-    (path,) = write_slides(sample / "solutions", tmp_path)
+    (path,) = write_slides(sample, tmp_path)
     page = open_exported(path.as_uri(), viewport={"width": 1280, "height": 720})
     page.wait_for_function("window.Reveal?.isReady()")
     page.evaluate(

@@ -20,8 +20,7 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
-from tinylm_classroom.course import lab, site
-from tinylm_classroom.course.build import build_notebooks
+from tinylm_classroom.course import build, lab, site
 from tinylm_classroom.course.handout import find_chromium
 from tinylm_classroom.course.lesson.plans import parts
 from tinylm_classroom.course.lesson.read import read_lesson
@@ -137,12 +136,14 @@ class LabPage:
 
 def build_lesson(course: Path, cells: str) -> Path:
     """Makes a folder of notebooks with a lesson of these cells in it, and returns the folder."""
-    source = course / "notebooks" / "source" / "00_sample.py"
+    source = (course / "notebooks" / "source" / SAMPLE).with_suffix(".py")
     source.parent.mkdir(parents=True)
     source.write_text(HEAD + cells, encoding="utf-8")
     minutes = sum(part.minutes for part in parts(read_lesson(source).cells))
     source.write_text(HEAD.format(minutes) + cells, encoding="utf-8")
-    build_notebooks(source, course / "notebooks")
+    with pytest.MonkeyPatch.context() as patch:  # a solution would be the same, executed once more
+        patch.setattr(build, "_places", lambda *_: {"student": course / "notebooks" / SAMPLE})
+        build.build_notebooks(source, course / "notebooks")
     return course / "notebooks"
 
 
