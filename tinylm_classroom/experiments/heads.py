@@ -2,6 +2,7 @@
 truth, and what a head adds to the logit of the word that it looks at.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -122,21 +123,29 @@ def added_to_names(
     Directly: the part is taken out of the stream after the last block, so no later layer sees it.
     """
     names = ids_of_words(tokenizer, storyworld.CLASSES["name"])
-    heads = list(product(range(model.config.n_layers), range(model.config.n_heads)))
-    often: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
-    means: dict[tuple[int, int], list[float]] = {head: [] for head in heads}
+    often: dict[tuple[int, int], list[float]] = defaultdict(list)
+    means: dict[tuple[int, int], list[float]] = defaultdict(list)
     for seed in seeds:
         _, ids, before = determined(tokenizer, ["name"], n, seed)
-        caught = capture(model, ids[:, :-1])
-        for head in heads:
-            added = _added(model, caught, ids, before["name"], names, *head)
+        for head, added in _added(model, ids, before["name"], names).items():
             often[head].append(len(added) / before["name"].sum().item())
             means[head].append(added.mean().item())
-    return {head: (min(often[head]), means[head]) for head in heads}
+    return {head: (min(often[head]), means[head]) for head in often}
 
 
 @torch.no_grad()
 def _added(
+    model: TransformerLM, ids: Tensor, at: Tensor, names: Tensor
+) -> dict[tuple[int, int], Tensor]:
+    """What each head adds to the logit of the name that it looks at most, at those of the marked
+    words (B, T) where it does.
+    """
+    caught = capture(model, ids[:, :-1])  # some hundred MB, which no second one adds to
+    heads = product(range(model.config.n_layers), range(model.config.n_heads))
+    return {head: _added_by(model, caught, ids, at, names, *head) for head in heads}
+
+
+def _added_by(
     model: TransformerLM,
     caught: Any,
     ids: Tensor,
@@ -145,9 +154,7 @@ def _added(
     layer: int,
     head: int,
 ) -> Tensor:
-    """What a head adds to the logit of the name that it looks at most, at those of the marked words
-    (B, T) where it does.
-    """
+    """The same of one head, (N)."""
     looks = caught.attention(layer).weights[:, head]  # (B, T, S)
     seen = ids.gather(1, looks.argmax(-1))  # (B, T)
     at = at & torch.isin(seen, names)  # (B, T)
