@@ -69,8 +69,8 @@ colab: set-up-test ## run the lessons as on Colab, and five in its frames: make 
 seeds: set-up-test ## execute lessons with other seeds, and list what falls: make seeds ARGS="05 --shifts 1 2 3"
 	@$(PY) tools/seeds.py $(ARGS)
 
-clean: ## delete .venv and every cache, never your own notebooks in work/
-	rm -rf .venv work/cache .pytest_cache .mypy_cache build dist tinylm_lib.egg-info
+clean: ## delete .venv and the caches in this folder, never your own notebooks in work/
+	rm -rf .venv work/cache .pytest_cache .mypy_cache .ruff_cache build dist tinylm_lib.egg-info
 
 set-up-lab:
 	@$(FIND_PYTHON) && "$(PYTHON)" tools/setup.py lab

@@ -225,15 +225,14 @@ class Deck:
         self._begin("slide", look="exercise")
         stub = pre(lines_of(stub_of(cell.source, facts["name"])))
         self._put(f'<h3>{head}</h3><p class="about">{about}</p>{stub}')
-        known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
+        known = EXERCISES[facts["name"]]
         if self.instructor:
-            self._say(HOMEWORK, self._usual_here(known.faults if known else ()))
-        if known:
-            first, *others = map(inline, known.hints)
-            hints = f"<li>{first}</li>"
-            hints += "".join(f'<li class="fragment">{hint}</li>' for hint in others)
-            self._begin("subslide", look="hints")
-            self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
+            self._say(HOMEWORK, self._usual_here(known.faults))
+        first, *others = map(inline, known.hints)
+        hints = f"<li>{first}</li>"
+        hints += "".join(f'<li class="fragment">{hint}</li>' for hint in others)
+        self._begin("subslide", look="hints")
+        self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
         if self.instructor:
             self._begin("subslide", look="solution")
             solution = pre(lines_of(without_words(cell.source)))

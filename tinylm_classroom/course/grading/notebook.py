@@ -61,7 +61,9 @@ class Notebook(NamedTuple):
         return found | {self.lesson}.intersection(LESSONS)
 
     def of_no_lesson(self) -> list[str]:
-        """The exercises that it answers in a cell of theirs, and that no lesson has any more."""
+        """The exercises that it answers in a cell of theirs, and for which there is no check: those
+        of earlier editions and of lesson 19.
+        """
         asked = dict.fromkeys(cell.exercise for cell in self.cells if cell.exercise)
         return [name for name in asked if name not in EXERCISES and self.code.attempt(name)]
 
@@ -137,7 +139,7 @@ def read_notebook(path: Path, content: bytes) -> Notebook:
         path, content, stated or _lesson(path, code), cells, code, python if is_version else ""
     )
     if not found.lessons() and not found.of_no_lesson():
-        raise UnreadableError(f"it is of lesson {stated}, which has no exercises")
+        raise UnreadableError(f"it is of lesson {stated}, and no check is for its exercises")
     return found
 
 

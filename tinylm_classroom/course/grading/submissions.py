@@ -186,12 +186,12 @@ def _of_student(student: str, paths: list[Path]) -> Iterator[Submission]:
 
 
 def _of_no_lesson(paths: Sequence[Path], read: Sequence[Notebook]) -> Iterator[tuple[Path, str]]:
-    """The files that answer exercises that no lesson has any more, and what is said of each."""
+    """The files that answer exercises without a check, and what is said of each."""
     found = {notebook.path: notebook.of_no_lesson() for notebook in read}
     found |= {p: [p.stem] for p in paths if _is_part(p) and p.stem not in EXERCISES and _is_kept(p)}
     for path, exercises in found.items():
         if exercises:
-            yield path, f"{path.name}: no lesson has {', '.join(exercises)} any more: not graded"
+            yield path, f"{path.name}: no check is for {', '.join(exercises)}: not graded"
 
 
 def _is_kept(path: Path) -> bool:

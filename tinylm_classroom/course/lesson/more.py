@@ -14,7 +14,7 @@ from .rules import Problem, claim_problems, grammar_problems
 
 FOLDER = "more"
 MOST_CELLS = 90
-NOT_HERE = ("name", "minutes", "difficulty", "plan", "deck")
+NOT_HERE = ("name", "minutes", "difficulty", "deck")
 NOT_THESE = ("exercise", "check", "solution", "note")
 
 

@@ -1,8 +1,6 @@
 """First step: a source in the percent format becomes the cells of a lesson.
 
-    # %% [markdown] plan=80              a section that a class of 50 minutes leaves out;
-                                         110: also one of 80
-    # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2 plan=80
+    # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2
     # %% deck="Pink finds pink"          this cell is a slide with this title
     # %% deck="..." slide="subslide"     a step of the slide before it
     # %% slide="skip"                    takes none of the minutes of a class

@@ -78,7 +78,7 @@ def test_what_no_lesson_asks_for_any_more_is_said_and_costs_nothing_else(tmp_pat
             (mark.student, mark.exercise): (mark.verdict, mark.says) for mark in grade(submissions(tmp_path), jobs=1)
         }
         assert said["ann", "attention"][0] == said["bob", "attention"][0] == "right"
-        gone = "no lesson has causal_mask any more: not graded"
+        gone = "no check is for causal_mask: not graded"
         assert said["ann", ""] == ("could not be run", f"05_attention.ipynb: {gone}")
         assert said["bob", ""] == ("could not be run", f"causal_mask.py: {gone}")
         assert len(said) == 4
@@ -91,8 +91,8 @@ def test_a_notebook_of_a_lesson_without_exercises_says_what_it_answers(tmp_path,
         write(tmp_path / "ann" / "00_start.ipynb", copy_of("00_start", ["continue_greedily"]))
         write(tmp_path / "bob" / "00_start.ipynb", copy_of("00_start"))
         assert [one.problem for one in submissions(tmp_path)] == [
-            "00_start.ipynb: no lesson has continue_greedily any more: not graded",
-            "00_start.ipynb: it is of lesson 00, which has no exercises",
+            "00_start.ipynb: no check is for continue_greedily: not graded",
+            "00_start.ipynb: it is of lesson 00, and no check is for its exercises",
         ]
 
 
