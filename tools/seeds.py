@@ -32,8 +32,6 @@ SHIFTS = (1, 2, 3)
 CELL_SECONDS = 900  # at night other work may run beside it
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 ARROW = re.compile(r"^-+> *\d+ +(.*)$", re.MULTILINE)
-COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-OF_ITS_OWN = COMPREHENSION | ast.FunctionDef | ast.Lambda
 MISSING = re.compile(r"name '(\w+)' is not defined")
 # how it ends where a cell above has not filled what it makes
 MISSES = ("KeyError", "IndexError")

@@ -518,12 +518,6 @@ def patient(which: int | str, seed: int = 0, also: str | None = None) -> Patient
     raise ValueError(f"there is no patient {which!r}; there are {names}")
 
 
-def patients() -> Card:
-    """All patients and the lessons that they need."""
-    rows = [(f"{i} {case.name}", case.complaint, case.lesson) for i, case in enumerate(PATIENTS, 1)]
-    return _table_card("The patients", ("patient", "complaint", "lesson"), rows, of_words=True)
-
-
 def visits(seen: Iterable[Patient]) -> Card:
     """What was found so far, and after how many causes."""
     rows = []

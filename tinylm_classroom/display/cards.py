@@ -144,11 +144,10 @@ def unmarked(text: str) -> str:
     return _MARKED.sub(lambda found: found[1] or unmarked(found[2] or found[3]), text)
 
 
-def fold(summary: str, html: str, is_open: bool = False) -> str:
+def fold(summary: str, html: str) -> str:
     """A part that unfolds under its summary."""
-    opened = " open" if is_open else ""
     line = f'<summary style="{FINGER_HIGH}">{escape(summary)}</summary>'
-    return f"<details{opened}>{line}{html}</details>"
+    return f"<details>{line}{html}</details>"
 
 
 def number_table(

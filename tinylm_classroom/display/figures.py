@@ -24,7 +24,6 @@ from PIL import Image
 from .cards import fold, inline, number_table, unmarked
 from .numbers import fixed, marked, rounded
 from .theme import AXIS_COLORS, HEAT, IN_THE_DARK, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
-from .theme import DASHES as DASHES
 
 PIXELS_PER_INCH = 96
 SHARPNESS = 1.5

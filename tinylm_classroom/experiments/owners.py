@@ -27,7 +27,6 @@ EVENTS = {
     "B hands": " Soon {B} handed the {colour2} {thing2} to {A}.",
 }
 WALK = " Afterwards they left {place1} for {place2}."
-MEAL = " Afterwards they shared some {food} in {place1}."
 QUESTION = " By then the {colour%d} {thing%d} belonged to"
 RECEIVED = (
     ["A gives"],
@@ -64,11 +63,11 @@ def ten_pairs() -> list[tuple[str, str]]:
 
 
 def texts_of(
-    events: Sequence[str], people: Sequence[Mapping[str, str]], thing: int = 1, walk: str = WALK
+    events: Sequence[str], people: Sequence[Mapping[str, str]], thing: int = 1
 ) -> list[str]:
     """Each story up to the question who has thing 1 or 2."""
     happened = "".join(EVENTS[event] for event in events)
-    whole = BEGINNING + happened + walk + QUESTION % (thing, thing)
+    whole = BEGINNING + happened + WALK + QUESTION % (thing, thing)
     return [whole.format(**said) for said in people]
 
 

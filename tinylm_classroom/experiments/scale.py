@@ -187,17 +187,9 @@ def curve(runs: Sequence[Run], sizes: Iterable[float]) -> list[float]:
     return [sum(c * math.log(size) ** power for power, c in enumerate(constants)) for size in sizes]
 
 
-def as_points(
-    runs: Iterable[Run], *, seed: int | None = None, without: int | None = None
-) -> Tensor:
-    """The runs as rows (R, 3): N in 10,000, D in 100,000, and the loss; of one seed only, or
-    without one size.
-    """
-    rows = [
-        (run.size / 1e4, run.budget / 6 / run.size / 1e5, run.loss)
-        for run in runs
-        if seed in (None, run.seed) and run.size != without
-    ]
+def as_points(runs: Iterable[Run]) -> Tensor:
+    """The runs as rows (R, 3): N in 10,000, D in 100,000, and the loss."""
+    rows = [(run.size / 1e4, run.budget / 6 / run.size / 1e5, run.loss) for run in runs]
     return torch.tensor(rows, dtype=torch.float64)
 
 

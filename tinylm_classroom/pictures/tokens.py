@@ -15,7 +15,6 @@ from ..display.theme import HEAT, INK, QUIET, SERIES
 from .lettering import LEVEL, hide_axes, set_type
 
 _WIDTH = 11.4
-_PALE = HEAT(0.12)
 _WHOLE = SERIES[0]
 _HIDDEN = SERIES[1]
 _HARDEST = 4.0  # nats: the darkest ground

@@ -17,7 +17,6 @@ from urllib.parse import quote
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.files import explained, whole_file
 from tinylm_lib.model import TransformerLM
-from tinylm_lib.storyworld.gaps import Gap
 
 from ..display import figures
 from ..display.cards import number_table
@@ -66,7 +65,6 @@ def model_report(
     sample: str,
     title: str = "My language model",
     tested: Sequence[Parity] = (),
-    gaps: Mapping[str, Gap] | None = None,
     links: Mapping[str, Path] | None = None,
     compressor: float | None = None,
 ) -> Path:
@@ -74,9 +72,8 @@ def model_report(
 
     path: the file; an older one is replaced. model: of `build`. looks: its training; the best is
     that of the model.
-    sample: what it writes. tested: the parity of its parts. gaps: how far it is from the exact
-    probabilities, for each kind of word, where these are known. links: what else was made, by what
-    it is called, next to the report or below. compressor: the bits per byte that a compressor needs
+    sample: what it writes. tested: the parity of its parts. links: what else was made, by what it
+    is called, next to the report or below. compressor: the bits per byte that a compressor needs
     for the held-out text after the training text.
     Returns the path. Raises ValueError for no looks and for a model that `build` did not make,
     OSError where the file cannot be written.
@@ -103,13 +100,11 @@ def model_report(
         summary=escape(
             f"{n:,} parameters after {updates} on {text.name}, {text.n_bytes / 1000:,.0f} KB."
         ),
-        good="".join(
-            f"<li>{escape(line)}</li>" for line in _good(model, text, looks, gaps, compressor)
-        ),
+        good="".join(f"<li>{escape(line)}</li>" for line in _good(model, text, looks, compressor)),
         honest=escape(_honest(model.uses, kept)),
         facts="".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts),
         sample=escape(sample.strip("\n")),
-        figures=_curve(text, looks) + (_kinds(gaps) if gaps else ""),
+        figures=_curve(text, looks),
         parts=_parts(model.uses, tested, kept),
     )
     with explained("the report", path), whole_file(path) as file:
@@ -126,7 +121,6 @@ def _good(
     model: TransformerLM,
     text: OwnText,
     looks: Sequence[Look],
-    gaps: Mapping[str, Gap] | None,
     compressor: float | None,
 ) -> Iterator[str]:
     """What is good about the model, the best first, as far as it is so."""
@@ -143,10 +137,6 @@ def _good(
             f"It chooses the next token as if among {math.exp(best.held_out):,.1f} equally likely "
             f"ones; a model that knows nothing chooses among {V:,}."
         )
-    known = [(gap.right, kind) for kind, gap in (gaps or {}).items() if kind != "all"]
-    if known and max(known)[0] > 0.5:
-        right, kind = max(known)
-        yield f"Of the words of the kind {kind} it puts {right:.0%} first, where they can be known."
     yield "Its page runs it in a browser, without a network and without Python."
 
 
@@ -212,27 +202,6 @@ def _curve(text: OwnText, looks: Sequence[Look]) -> str:
         "lowest point."
     )
     return figures.framed(figure, alt, caption, number_table(["update", *series], rows))
-
-
-def _kinds(gaps: Mapping[str, Gap]) -> str:
-    kinds = sorted((kind for kind in gaps if kind != "all"), key=lambda kind: gaps[kind].nats)
-    with figures.axes("Above the exact probabilities", "nats per word", "kind of word") as (
-        figure,
-        ax,
-    ):
-        ax.barh(kinds, [gaps[kind].nats for kind in kinds])
-    rows = [
-        [kind, f"{gaps[kind].nats:.2f}", f"{gaps[kind].right:.0%}", str(gaps[kind].n_words)]
-        for kind in kinds
-    ]
-    alt = "; ".join(f"{kind} {gaps[kind].nats:.2f}" for kind in kinds)
-    caption = (
-        "0 is a model that knows the language exactly. What must be looked up far back is learned "
-        "last."
-    )
-    return figures.framed(
-        figure, alt, caption, number_table(["kind", "nats above", "right", "words"], rows)
-    )
 
 
 def _parts(uses: Sequence[Use], tested: Sequence[Parity], kept: Collection[str]) -> str:

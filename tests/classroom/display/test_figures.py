@@ -19,6 +19,7 @@ from PIL import Image
 from support.views import table_rows
 
 from tinylm_classroom.display import figures
+from tinylm_classroom.display.theme import DASHES
 
 TABLE = {"x": [0, 1], "y": [0.12345, 2.0]}
 # How red-green blindness changes linear RGB (Machado, Oliveira, Fernandes 2009, severity 1).
@@ -217,7 +218,7 @@ def test_letters_are_legible_and_different_on_light_and_on_dark_paper(shade, pap
 @pytest.mark.parametrize("sight", SIGHT)
 def test_two_curves_can_be_distinguished(sight):
     assert are_apart(figures.SERIES, SIGHT[sight])
-    assert len(set(map(str, figures.DASHES))) == len(figures.SERIES)
+    assert len(set(map(str, DASHES))) == len(figures.SERIES)
 
 
 def test_the_heat_map_gets_steadily_darker_in_one_hue():

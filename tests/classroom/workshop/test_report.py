@@ -17,7 +17,6 @@ from tinylm_classroom.workshop.parity import parity
 from tinylm_classroom.workshop.parts import PartState
 from tinylm_classroom.workshop.report import ALWAYS, best_look, model_folder, model_report
 from tinylm_lib import TransformerLM, load_hf, save_hf, storyworld
-from tinylm_lib.storyworld import gaps
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LOOKS = [Look(10, 4.0, 4.1), Look(20, 2.0, 3.25), Look(30, 1.0, 3.5)]
@@ -43,11 +42,9 @@ def model_of(text, monkeypatch, *mine: str) -> TransformerLM:
 def test_it_says_what_was_measured_and_whose_the_parts_are(stories, tmp_path: Path, monkeypatch) -> None:
     model = model_of(stories, monkeypatch, "rms_norm")
     tested = parity(model.config, {"rms_norm": find_exercise("rms_norm").reference})
-    drawn = storyworld.story(torch.Generator().manual_seed(1))
-    apart = gaps(model, stories.tokenizer, [drawn])
     path = tmp_path / "report.html"
     links = {"Its page": tmp_path / "my model.html"}
-    written = model_report(path, model, stories, LOOKS, sample="One day", tested=tested, gaps=apart, links=links)
+    written = model_report(path, model, stories, LOOKS, sample="One day", tested=tested, links=links)
     page = written.read_text("utf-8")
     assert "3.25 nats per token" in page and f"{stories.bits_per_byte(3.25):.2f} bits per byte" in page
     assert f"the model is {3.25 - stories.floor:.2f} above it" in page and "after 20 of 30 updates" in page
@@ -55,7 +52,7 @@ def test_it_says_what_was_measured_and_whose_the_parts_are(stories, tmp_path: Pa
     assert f"From the library: softmax, silu, {ALWAYS}." in page and "1 of 4 parts of the course" in page
     assert "<td>rms_norm</td><td>04</td><td>its author&#x27;s</td><td>9</td>" in page
     assert 'href="my%20model.html">my model.html</a>' in page
-    assert page.count("<img") == 2 and page.count("One day") == 1
+    assert page.count("<img") == 1 and page.count("One day") == 1
     assert not re.search(r'(?:src|href)="(?!data:|my%20model)', page) and "<script" not in page
 
 
