@@ -482,7 +482,7 @@ def exercise_experiments(lib: ModuleType) -> None:
     course_room("experiments.predictions").gaps(model, tokenizer, [3])
     course_room("experiments.predictions").learn_rule(True, [3, 4], [0, 1])
     course_room("pictures.softmax").valleys({"model": 0.6})
-    every = torch.randn(tokenizer.vocab_size)  # (V)
+    every = torch.linspace(3, -3, tokenizer.vocab_size)  # (V); the picture is for a likely word and less likely ones
     course_room("pictures.softmax").columns(tokenizer, torch.tensor([3, 4]), every, every.softmax(0))
     course_room("experiments.positions").losses_at(model, torch.randint(9, (B, T + 1)))
     course_room("experiments.positions").right_at(model, back=2, length=T)
