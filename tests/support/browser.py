@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_play
 
 from tinylm_classroom.course import build, lab, site
 from tinylm_classroom.course.handout import find_chromium
-from tinylm_classroom.course.lesson.plans import parts
+from tinylm_classroom.course.lesson.plans import parts, taught_minutes
 from tinylm_classroom.course.lesson.read import read_lesson
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def build_lesson(course: Path, cells: str) -> Path:
     source = (course / "notebooks" / "source" / SAMPLE).with_suffix(".py")
     source.parent.mkdir(parents=True)
     source.write_text(HEAD + cells, encoding="utf-8")
-    minutes = sum(part.minutes for part in parts(read_lesson(source).cells))
+    minutes = taught_minutes(parts(read_lesson(source).cells))
     source.write_text(HEAD.format(minutes) + cells, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:  # a solution would be the same, executed once more
         patch.setattr(build, "_places", lambda *_: {"student": course / "notebooks" / SAMPLE})

@@ -113,7 +113,10 @@ def attempt(line: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[Any, l
     return code, capsys.readouterr().err.split("\n")[:-1]
 
 
-@pytest.mark.parametrize(("n", "seed"), [(150, 0), pytest.param(450, 1, marks=pytest.mark.slow)])
+SLOW = [pytest.param(600, seed, marks=pytest.mark.slow) for seed in (1, 2)]
+
+
+@pytest.mark.parametrize(("n", "seed"), [(150, 0), *SLOW])
 def test_random_command_lines_end_well(n: int, seed: int, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, counts, before, failures = random.Random(seed), Counter(), others(place), []
     for _ in range(n):

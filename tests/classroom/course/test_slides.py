@@ -111,7 +111,8 @@ def test_a_prediction_and_an_exercise_have_their_answers_and_the_first_that_know
         which
         == "Answer. low. So. Usual answers. the higher (high again): Which is it? the lower (low, the right one): Yes."
     )
-    assert task.startswith("Homework, or a second hour. Usual answers. the first axis (first axis, or fixed axis): dim")
+    usual = "Usual answers. the first axis (first axis, or fixed axis): dim says which."
+    assert task == f"Homework, or a second hour. {usual}"
     assert again == later == "Answer. low. So." and "Is 90" not in content(deck(*cells))
 
 
